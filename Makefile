@@ -1,0 +1,22 @@
+# Thin on purpose: the work is in infra/running/provision.py, the hooklake command and pytest.
+PYTHON ?= python3
+
+.PHONY: help setup up test
+
+help:
+	@echo "make up      set up (once) and run everything until Ctrl-C"
+	@echo "make test    set up (once) and run all checks and tests"
+	@echo "make setup   set up only"
+
+setup:
+	@$(PYTHON) -I infra/running/provision.py
+
+# exec, and the exit code of `up` is 0 after Ctrl-C: make has nothing to complain about.
+up: setup
+	@exec .venv/bin/hooklake up
+
+test: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/pytest -n 2 --dist loadgroup

@@ -1,0 +1,1 @@
+"""How a process runs: command line, supervisor, servers and guards."""

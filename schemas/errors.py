@@ -1,0 +1,176 @@
+"""Owns every error hooklake raises; the first level answers "who must act?".
+
+HooklakeError
+├── ConfigError             the operator, at start or reload; exit code 2
+├── Refused                 the sender; a 4xx
+│   ├── MalformedRequest    400
+│   ├── BadSignature        401
+│   ├── StaleTimestamp      401
+│   ├── UnknownSource       404 (an unknown tenant answers the same)
+│   ├── MethodNotAllowed    405
+│   ├── TooSlow             408
+│   ├── BodyTooLarge        413
+│   ├── UnsupportedEncoding 415
+│   └── HeadersTooLarge     431
+├── Unavailable             time; 503 + Retry-After, or a retry; exit code 3
+│   ├── StreamUnavailable   the log does not answer, or refuses to write
+│   ├── Overloaded          too many requests are in flight here
+│   └── TableUnavailable    a Delta table cannot be read or written just now
+├── NotFound                the operator; a name that fits nothing; exit code 1
+├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at once, bytes kept
+├── LeaseLost               nobody: another consumer owns the delivery; drop the result
+└── ArchiveError            the operator; the archive stops and does not move its group
+    ├── SchemaDrift         the table has not the columns we write
+    ├── WriteSkipped        Delta ignored the commit
+    └── NotTheArchive       another archive owns the table
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HooklakeError(Exception):
+    """The root of the tree; `code` is the stable name that machines read."""
+
+    code: ClassVar[str] = "error"
+
+
+class ConfigError(HooklakeError):
+    """A setting is wrong; the message names the setting and the consequence."""
+
+    code = "config"
+
+
+class Refused(HooklakeError):
+    """The sender made a mistake; repeating the same request will not help."""
+
+    code = "refused"
+
+
+class MalformedRequest(Refused):
+    """The request is not one that the source's scheme describes."""
+
+    code = "malformed_request"
+
+
+class BadSignature(Refused):
+    """No active secret of the source made this signature."""
+
+    code = "bad_signature"
+
+
+class StaleTimestamp(Refused):
+    """The signed timestamp is outside the scheme's tolerance."""
+
+    code = "bad_signature"  # A known source answers alike for every signature fault: no oracle.
+
+
+class UnknownSource(Refused):
+    """No such tenant, or the tenant has no such source."""
+
+    code = "unknown_source"
+
+
+class MethodNotAllowed(Refused):
+    """The path exists, the method does not."""
+
+    code = "method_not_allowed"
+
+
+class TooSlow(Refused):
+    """The body did not arrive in time."""
+
+    code = "too_slow"
+
+
+class BodyTooLarge(Refused):
+    """The body is above the cap of the receiver or of the source."""
+
+    code = "body_too_large"
+
+
+class UnsupportedEncoding(Refused):
+    """The body is compressed, and this receiver does not decompress."""
+
+    code = "unsupported_encoding"
+
+
+class HeadersTooLarge(Refused):
+    """There are more, or longer, headers than the receiver reads."""
+
+    code = "headers_too_large"
+
+
+class Unavailable(HooklakeError):
+    """It will work later: nothing is wrong with the request."""
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, retry_after_s: int = 5) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class StreamUnavailable(Unavailable):
+    """The log does not answer, or refuses to write."""
+
+    code = "stream_unavailable"
+
+
+class Overloaded(Unavailable):
+    """Too many requests are in flight in this process."""
+
+    code = "overloaded"
+
+
+class TableUnavailable(Unavailable):
+    """A Delta table cannot be read or written just now."""
+
+    code = "table_unavailable"
+
+
+class NotFound(HooklakeError):
+    """An operator named a thing that does not exist."""
+
+    code = "not_found"
+
+
+class MalformedEntry(HooklakeError):
+    """An entry's fields are no StreamEvent; `fields` keeps what was found."""
+
+    code = "malformed_entry"
+
+    def __init__(self, message: str, *, fields: dict[bytes, bytes]) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class LeaseLost(HooklakeError):
+    """Another consumer, or a later delivery to this one, owns the entry."""
+
+    code = "lease_lost"
+
+
+class ArchiveError(HooklakeError):
+    """The archive must stop without moving its group."""
+
+    code = "archive"
+
+
+class SchemaDrift(ArchiveError):
+    """The table has not the columns we write."""
+
+    code = "schema_drift"
+
+
+class WriteSkipped(ArchiveError):
+    """Delta reported success and committed nothing of ours."""
+
+    code = "write_skipped"
+
+
+class NotTheArchive(ArchiveError):
+    """Another archive owns the table."""
+
+    code = "not_the_archive"

@@ -1,0 +1,86 @@
+"""Owns `StreamEvent`, the one value that travels from a sender's POST to the Delta row."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+VERSION = 1
+
+# Names become parts of Redis keys, paths and metrics. `{}` would choose a cluster slot, `:` would forge a key,
+# `..` and `/` a path: refuse rather than escape.
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+is_name = re.compile(NAME_PATTERN + r"\Z").match
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Priority(StrEnum):
+    """The stream of a shard that an event is appended to."""
+
+    URGENT = "urgent"
+    DEFAULT = "default"
+    LOW = "low"
+    OVERFLOW = "overflow"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+
+class AuthContext(_Frozen):
+    """How the receiver came to believe the sender: enough to verify the signature again years later."""
+
+    scheme: str
+    key_id: str = ""
+    """Names the secret that matched, by a digest of it; never the secret."""
+    signature_headers: dict[str, str] = Field(default_factory=dict)
+    signed_url: str = ""
+    verified_at: AwareDatetime
+    remote_address: str = ""
+
+
+class StreamEvent(_Frozen):
+    """One webhook, as it was sent.
+
+    `id` and `body_sha256` are its identity; an entry id on a stream is only a position. The names `version`, `id`,
+    `tenant_id` and `source` are the same in all versions, so that any reader can at least say whose event it holds.
+    """
+
+    version: int = VERSION
+    id: str = Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+    """UUIDv7, minted by the receiver."""
+    tenant_id: Name
+    source: Name
+    event_type: str
+    repository: str = ""
+    """The subject: `owner/repo` for forges, else what the source's settings point at."""
+    delivery_id: str = ""
+    """The sender's own id of this delivery; the same over its retries. Empty when the scheme has none."""
+    key: str = ""
+    """Events of one key keep their order in groups that ask for it."""
+    priority: Priority = Priority.DEFAULT
+    timestamp: AwareDatetime
+    """When the receiver had the whole request; whole milliseconds."""
+    payload: bytes
+    """The raw body, never re-serialised."""
+    body_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    content_type: str = ""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """The allow-listed request headers, lower-case names."""
+    auth_context: AuthContext
+    traceparent: str = ""
+    retry_count: int = 0
+    """How often this group has retried it; filled in on the copy that a group receives."""
+
+
+def from_epoch_ms(value: int) -> datetime:
+    return datetime.fromtimestamp(value / 1000, tz=UTC)
+
+
+def to_epoch_ms(value: datetime) -> int:
+    return round(value.timestamp() * 1000)

@@ -1,0 +1,21 @@
+"""Owns `Receipt`: what the log says about an event that was handed to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that an event is on the synced log, at a position of one stream and incarnation."""
+
+    event_id: str
+    """The event's own id, or that of the first one when this is a duplicate."""
+    duplicate: bool
+    conflict: bool
+    """The delivery id was seen before with another body; the event was stored and flagged."""
+    stream: str
+    incarnation: str
+    entry_id: str
+    sequence: int
+    """The gapless number within (stream, incarnation); 0 for a duplicate."""
