@@ -1,0 +1,253 @@
+"""Owns the settings file: finds it, overlays the environment, resolves secrets and hands out sections.
+
+The only module that reads the environment. Each service describes its own section in its own `settings.py`;
+this one knows the section names and the two sections that everybody needs, `log` and `telemetry`.
+
+    HOOKLAKE_HOME              where data and hooklake.yaml live; default .hooklake in the working directory
+    HOOKLAKE_LOG__URL=...      overrides log.url, and so on for every setting
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from schemas.errors import ConfigError
+from schemas.event import NAME_PATTERN, is_name
+
+FILE_NAME = "hooklake.yaml"
+LEAST_SECRET_BYTES = 16
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """The base of every section: unknown keys are refused, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LogSettings(Strict):
+    """Where the streams live and what "accepted" means there."""
+
+    url: str = Field("embedded", description="`embedded`, or the address of a server: `redis://host:6379/0`, `rediss://...`.")
+    shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")
+    durability: Literal["fsync", "relaxed"] = Field(
+        "fsync", description="`fsync` demands `appendfsync always`; `relaxed` accepts a server that may lose the last second."
+    )
+    prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")
+    timeout_ms: int = Field(5000, ge=100, description="How long a call may take before the log counts as unavailable.")
+    window: str = Field("80h", pattern=r"^[1-9][0-9]*h$", description="How long a delivery id is remembered as seen.")
+
+
+class TelemetrySettings(Strict):
+    """What a process tells the outside about itself."""
+
+    traces: str = Field(
+        "off", pattern=r"^(off|file:.+|https?://.+)$", description="`off`, `file:traces.jsonl` under the home, or an OTLP/HTTP address."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is logged.")
+
+
+class SettingsFile(BaseSettings):
+    """The file as it stands: section names are checked here, their contents by their owners."""
+
+    model_config = SettingsConfigDict(env_prefix="HOOKLAKE_", env_nested_delimiter="__", extra="allow")
+
+    log: dict[str, Any] = {}
+    tenants: dict[str, Any] = {}
+    ingest: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
+    dead_letters: dict[str, Any] = {}
+    archive: dict[str, Any] = {}
+    telemetry: dict[str, Any] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The loaded file; `section` validates one part of it."""
+
+    home: Path
+    file: SettingsFile
+
+    @property
+    def log(self) -> LogSettings:
+        return self.section("log", LogSettings)
+
+    @property
+    def telemetry(self) -> TelemetrySettings:
+        return self.section("telemetry", TelemetrySettings)
+
+    def section(self, name: str, model: type[Section]) -> Section:
+        """Raises ConfigError, one sentence, when the section does not fit its model."""
+        return validate(getattr(self.file, name), model, at=name)
+
+    def named_sections(self, name: str, model: type[Section]) -> dict[str, Section]:
+        """A section that maps names to models, such as `groups`."""
+        found: dict[str, Section] = {}
+        for key, value in getattr(self.file, name).items():
+            check_name(key, at=name)
+            found[key] = validate(value, model, at=f"{name}.{key}")
+        return found
+
+    def under_home(self, path: str) -> Path:
+        return self.home / path
+
+
+def home_directory() -> Path:
+    return Path(os.environ.get("HOOKLAKE_HOME") or ".hooklake").absolute()
+
+
+def load_settings(home: Path | None = None) -> Settings:
+    """Reads the file of `home`; raises ConfigError when there is none or it is not what we describe."""
+    home = (home or home_directory()).absolute()
+    path = home / FILE_NAME
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist, so there is nothing to run: write one with `hooklake init`")
+    return Settings(home=home, file=_read_file(path))
+
+
+def _read_file(path: Path) -> SettingsFile:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML, so no setting in it counts: {_one_line(error)}") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must be a mapping of sections, not a {type(content).__name__}; nothing was read from it")
+    known = list(SettingsFile.model_fields)
+    for key in content:
+        if key not in known:
+            raise ConfigError(f"{key} is not a section of {path.name}{did_you_mean(str(key), known)}; nothing would read it")
+    empty_sections_dropped = {key: value for key, value in content.items() if value is not None}
+    try:
+        return SettingsFile(**empty_sections_dropped)
+    except ValidationError as error:
+        raise ConfigError(explain(error, SettingsFile, at="")) from error
+
+
+def validate(value: object, model: type[Section], *, at: str) -> Section:
+    try:
+        return model.model_validate({} if value is None else value)
+    except ValidationError as error:
+        raise ConfigError(explain(error, model, at=at)) from error
+
+
+def explain(error: ValidationError, model: type[BaseModel], *, at: str) -> str:
+    """One sentence about the first fault that pydantic found: the setting, what is wrong, what to write instead."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join([*([at] if at else []), *(str(part) for part in first["loc"])])
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        return f"{path} is not a setting{did_you_mean(str(first['loc'][-1]), known)}; it would have no effect"
+    if first["type"] == "missing":
+        return f"{path} is missing; it has no default"
+    shown = "" if isinstance(first["input"], dict | list) else f" (it is {first['input']!r})"
+    return f"{path} is wrong: {_one_line(first['msg'])}{shown}"
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    current: Any = model
+    for part in location:
+        fields = getattr(current, "model_fields", {})
+        annotation = fields[part].annotation if part in fields else (get_args(current) or (None,))[-1]
+        current = annotation
+    return list(getattr(current, "model_fields", {}))
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f" (known: {', '.join(known)})" if known else ""
+
+
+def check_name(name: object, *, at: str) -> None:
+    if not isinstance(name, str) or not is_name(name):
+        raise ConfigError(f"{at}: the name {name!r} does not match {NAME_PATTERN}; names become parts of keys, paths and metrics")
+
+
+def read_secret(reference: str, *, home: Path, at: str, least_bytes: int = LEAST_SECRET_BYTES) -> bytes:
+    """The bytes behind `file:...` or `env:...`; raises ConfigError and never shows a secret."""
+    kind, _, name = reference.partition(":")
+    if kind == "file" and name:
+        secret = _secret_file(home / name, at=at)
+    elif kind == "env" and name:
+        if name not in os.environ:
+            raise ConfigError(f"{at}: the environment has no {name}, so no signature of this source can be verified")
+        secret = os.environ[name].encode()
+    else:
+        raise ConfigError(f"{at} must be a reference, `file:secrets/name` or `env:NAME`; a secret written here could be printed")
+    if len(secret) < least_bytes:
+        what = "is empty" if not secret else f"has {len(secret)} bytes"
+        raise ConfigError(f"{at}: the secret {what}, and at least {least_bytes} are needed; a short secret can be guessed")
+    return secret
+
+
+def _secret_file(path: Path, *, at: str) -> bytes:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"{at}: {path} cannot be read ({error.strerror}), so no signature can be verified with it") from error
+    if mode & 0o077:
+        raise ConfigError(f"{at}: {path} has mode {mode:04o}, so others on this machine can read the secret; chmod 600 it")
+    return secret
+
+
+def environment_with(extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a child process: ours, plus `extra`."""
+    return {**os.environ, **extra}
+
+
+def environment_value(name: str) -> str:
+    """One variable, empty when it is not set; for what is no setting, such as JAVA_HOME."""
+    return os.environ.get(name, "")
+
+
+def set_environment(values: Mapping[str, str]) -> None:
+    """For libraries that can be told a thing in no other way: Spark finds Java, Python and itself by variables."""
+    os.environ.update(values)
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())
+
+
+__all__ = [
+    "FILE_NAME",
+    "LEAST_SECRET_BYTES",
+    "LogSettings",
+    "Settings",
+    "Strict",
+    "TelemetrySettings",
+    "check_name",
+    "environment_value",
+    "environment_with",
+    "explain",
+    "home_directory",
+    "load_settings",
+    "read_secret",
+    "set_environment",
+    "validate",
+]

@@ -1,0 +1,70 @@
+"""Owns the wire form of an event: the fields of a stream entry. Pure; raises MalformedEntry.
+
+Always the same fields in the same order: a stream stores repeated field names once, so they cost nothing.
+`incarnation`, `sequence`, `recheck` and `conflict` are added by the log, `retry_count` by a retry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+from pydantic import ValidationError
+
+from schemas.errors import MalformedEntry
+from schemas.event import VERSION, AuthContext, Priority, StreamEvent, from_epoch_ms, to_epoch_ms
+
+EVENT_FIELDS = (
+    "version", "id", "tenant_id", "source", "event_type", "repository", "delivery_id", "key", "priority",
+    "timestamp", "payload", "body_sha256", "content_type", "headers", "auth_context", "traceparent",
+)  # fmt: skip
+LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
+
+Fields = dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a stream, not yet decoded."""
+
+    id: str
+    fields: Fields
+
+
+def encode(event: StreamEvent) -> list[str | bytes | int]:
+    """Field, value, field, value, ... as XADD takes them."""
+    auth = event.auth_context.model_dump(mode="json")
+    values: tuple[str | bytes | int, ...] = (
+        event.version, event.id, event.tenant_id, event.source, event.event_type, event.repository, event.delivery_id,
+        event.key, event.priority.value, to_epoch_ms(event.timestamp), event.payload, event.body_sha256,
+        event.content_type, orjson.dumps(event.headers), orjson.dumps(auth), event.traceparent,
+    )  # fmt: skip
+    return [part for pair in zip(EVENT_FIELDS, values, strict=True) for part in pair]
+
+
+def decode(fields: Fields) -> StreamEvent:
+    """The event that `encode` wrote; raises MalformedEntry for anything else, a later version included."""
+    try:
+        if int(fields[b"version"]) != VERSION:
+            raise MalformedEntry(f"the entry has version {fields[b'version']!r}, and this release reads {VERSION}", fields=fields)
+        return StreamEvent(
+            version=VERSION,
+            id=fields[b"id"].decode(),
+            tenant_id=fields[b"tenant_id"].decode(),
+            source=fields[b"source"].decode(),
+            event_type=fields[b"event_type"].decode(),
+            repository=fields[b"repository"].decode(),
+            delivery_id=fields[b"delivery_id"].decode(),
+            key=fields[b"key"].decode(),
+            priority=Priority(fields[b"priority"].decode()),
+            timestamp=from_epoch_ms(int(fields[b"timestamp"])),
+            payload=fields[b"payload"],
+            body_sha256=fields[b"body_sha256"].decode(),
+            content_type=fields[b"content_type"].decode(),
+            headers=orjson.loads(fields[b"headers"]),
+            auth_context=AuthContext.model_validate_json(fields[b"auth_context"]),
+            traceparent=fields[b"traceparent"].decode(),
+            retry_count=int(fields.get(b"retry_count", b"0")),
+        )
+    except (KeyError, ValueError, ValidationError) as error:
+        raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error

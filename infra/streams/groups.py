@@ -1,0 +1,32 @@
+"""Owns consumer groups as such: declaring them on all their streams, for processors (asyncio) and the archive (blocking)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import redis
+
+from infra.streams.keys import ARCHIVE_GROUP, Keys
+from infra.streams.pipelining import Pipeline
+from infra.streams.scripts import run_blocking
+from infra.streams.stream import group_streams
+
+Kind = Literal["durable", "ephemeral"]
+
+
+async def declare(pipeline: Pipeline, *, keys: Keys, group: str, kind: Kind = "durable") -> int:
+    """Makes sure that the group exists on every stream it reads; returns on how many it had to be created."""
+    created = 0
+    for shard in keys.all_shards():
+        streams = group_streams(keys, shard=shard, group=group)
+        created += await pipeline.run("declare", keys=[keys.registry(shard), *streams], args=[group, kind])
+    return created
+
+
+def declare_archive(client: redis.Redis, *, keys: Keys) -> int:
+    """The same for `archive`, which reads the event streams only."""
+    created = 0
+    for shard in keys.all_shards():
+        at = [keys.registry(shard), *keys.event_streams(shard)]
+        created += run_blocking(client, "declare", keys=at, args=[ARCHIVE_GROUP, "durable"])
+    return created

@@ -1,0 +1,81 @@
+"""Owns every name that is stored in the log: keys, streams and the fields of the ledger.
+
+All keys of shard n carry the hash tag `{n}`, so that one script may touch them together on a cluster.
+
+    {n}:events:<urgent|default|low|overflow>   stream  what was accepted; groups `archive` and one per deployment
+    {n}:retry:<group>                          stream  entries that the group tries again; nobody else reads it
+    {n}:delayed, {n}:delayed:bodies            zset, hash  retries that wait for server time
+    {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
+    {n}:seen:<period>:<bucket>                 hash    delivery ids of one period
+    {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
+    {n}:registry                               hash    number of shards, declared groups
+
+Fields of the ledger:
+
+    replication_id, incarnation                whom the numbers below belong to
+    sequence:<stream>:<incarnation>            the last number given
+    archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
+    accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
+    dead:<group>, lost:<group>                 dead letters written; deliveries whose entry was trimmed beneath the group
+    rows:events                                rows of the table after the newest commit (shard 0 only)
+    sequence:dead:<incarnation>                the last number given to the stream of dead letters
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from schemas.event import Priority, StreamEvent
+
+ARCHIVE_GROUP = "archive"
+EVENT_STREAMS = tuple(priority.value for priority in Priority)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Builds the keys of one log; pure."""
+
+    prefix: str
+    shards: int
+
+    def shard_of(self, event: StreamEvent) -> int:
+        # Without an ordering key the delivery id spreads events, and a duplicate still meets its first.
+        spread = event.key or event.delivery_id or event.id
+        return zlib.crc32("\0".join((event.tenant_id, event.source, spread)).encode()) % self.shards
+
+    def all_shards(self) -> range:
+        return range(self.shards)
+
+    def _key(self, shard: int, rest: str) -> str:
+        return f"{self.prefix}{{{shard}}}:{rest}"
+
+    def events(self, shard: int, name: str) -> str:
+        return self._key(shard, f"events:{name}")
+
+    def event_streams(self, shard: int) -> list[str]:
+        return [self.events(shard, name) for name in EVENT_STREAMS]
+
+    def retry(self, shard: int, group: str) -> str:
+        return self._key(shard, f"retry:{group}")
+
+    def delayed(self, shard: int) -> str:
+        return self._key(shard, "delayed")
+
+    def delayed_bodies(self, shard: int) -> str:
+        return self._key(shard, "delayed:bodies")
+
+    def dead(self, shard: int) -> str:
+        return self._key(shard, "dead")
+
+    def dead_state(self, shard: int) -> str:
+        return self._key(shard, "dead:state")
+
+    def seen(self, shard: int, *, period: int, bucket: int) -> str:
+        return self._key(shard, f"seen:{period}:{bucket}")
+
+    def ledger(self, shard: int) -> str:
+        return self._key(shard, "ledger")
+
+    def registry(self, shard: int) -> str:
+        return self._key(shard, "registry")

@@ -1,0 +1,37 @@
+"""Owns reading the ledger: what was accepted, by tenant and source, and how far the archive has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import redis
+
+from infra.streams.keys import Keys
+
+BySource = dict[tuple[str, str], int]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums over all shards, by (tenant, source)."""
+
+    accepted: BySource = field(default_factory=dict)
+    duplicates: BySource = field(default_factory=dict)
+    conflicts: BySource = field(default_factory=dict)
+
+
+def read_counts(client: redis.Redis, *, keys: Keys) -> Counts:
+    counts = Counts()
+    for shard in keys.all_shards():
+        add_shard(counts, client.hgetall(keys.ledger(shard)))  # type: ignore[arg-type]
+    return counts
+
+
+def add_shard(counts: Counts, ledger: dict[bytes, bytes]) -> None:
+    """Adds one shard's ledger; pure but for `counts`."""
+    for name, value in ledger.items():
+        kind, _, rest = name.decode().partition(":")
+        if kind in ("accepted", "duplicates", "conflicts"):
+            tenant, _, source = rest.partition(":")
+            into: BySource = getattr(counts, kind)
+            into[tenant, source] = into.get((tenant, source), 0) + int(value)

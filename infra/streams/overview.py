@@ -1,0 +1,112 @@
+"""Owns the operator's one look at the whole log: counts, groups, dead letters, and whether the books balance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.settings import LogSettings
+from infra.streams.connection import open_pipeline
+from infra.streams.keys import ARCHIVE_GROUP, Keys
+from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
+from infra.streams.ledger import Counts, add_shard
+from infra.streams.pipelining import Pipeline
+from infra.streams.stream import as_fields
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """One group over all its streams; None where the server cannot tell."""
+
+    group: str
+    kind: str
+    undelivered: int | None
+    pending: int
+    oldest_ms: int | None
+    """How long the oldest entry that nobody was handed has waited; None when there is none."""
+    dead_letters: int
+    lost: int
+    """Deliveries whose entry was trimmed beneath the group."""
+
+
+@dataclass(slots=True)
+class Overview:
+    """What the log knows at one moment; while events arrive, the parts are milliseconds apart."""
+
+    counts: Counts
+    groups: list[GroupState] = field(default_factory=list)
+    waiting_retries: int = 0
+    open_dead_letters: int = 0
+    archived_rows: int | None = None
+    """Rows of `events` after the archive's newest commit; None before the first."""
+    incarnations: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> int:
+        return sum(self.counts.accepted.values())
+
+    @property
+    def above_archived(self) -> int | None:
+        """Events in the log that the archive has not committed; None when the server cannot tell."""
+        archive = next((state for state in self.groups if state.group == ARCHIVE_GROUP), None)
+        return archive.undelivered if archive is not None else self.accepted
+
+    @property
+    def out_of_balance(self) -> int | None:
+        """accepted - archived - above the archived mark: 0 at every quiet moment; None when it cannot be told."""
+        if self.above_archived is None:
+            return None
+        return self.accepted - (self.archived_rows or 0) - self.above_archived
+
+
+def read_overview(log: LogSettings, *, home: Path) -> Overview:
+    """Looks once; raises StreamUnavailable."""
+
+    async def look() -> Overview:
+        pipeline = open_pipeline(log, home=home)
+        try:
+            return await overview(pipeline, keys=Keys(log.prefix, log.shards))
+        finally:
+            await pipeline.close()
+
+    return asyncio.run(look())
+
+
+async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
+    found = Overview(Counts())
+    ledgers = {shard: as_fields(await pipeline.call("HGETALL", keys.ledger(shard))) for shard in keys.all_shards()}
+    for shard, ledger in ledgers.items():
+        add_shard(found.counts, ledger)
+        found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
+        found.waiting_retries += await pipeline.call("ZCARD", keys.delayed(shard))
+        found.open_dead_letters -= await pipeline.call("HLEN", keys.dead_state(shard))
+    rows = ledgers[0].get(b"rows:events")
+    found.archived_rows = int(rows) if rows is not None else None
+    for group, kind in sorted((await _declared(pipeline, keys=keys)).items()):
+        dead, lost = (sum(int(ledger.get(f"{what}:{group}".encode(), b"0")) for ledger in ledgers.values()) for what in ("dead", "lost"))
+        lags = await read_lag(pipeline, keys=keys, group=group)
+        ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
+        found.groups.append(_group_state(group, kind, lags=lags, ages=ages, dead=dead, lost=lost))
+        found.open_dead_letters += dead
+    return found
+
+
+async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:
+    registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
+    return {name.decode().removeprefix("group:"): kind.decode() for name, kind in registry.items() if name.startswith(b"group:")}
+
+
+def _group_state(group: str, kind: str, *, lags: Iterable[StreamLag], ages: Iterable[int | None], dead: int, lost: int) -> GroupState:
+    lags, known_ages = list(lags), [age for age in ages if age is not None]
+    undelivered = [lag.undelivered for lag in lags]
+    return GroupState(
+        group=group,
+        kind=kind,
+        undelivered=None if None in undelivered else sum(value or 0 for value in undelivered),
+        pending=sum(lag.pending for lag in lags),
+        oldest_ms=max(known_ages, default=None),
+        dead_letters=dead,
+        lost=lost,
+    )

@@ -1,0 +1,184 @@
+"""Owns the asyncio connection to the log: concurrent calls share one write, one fsync and one read.
+
+Commands are packed by hiredis and written together once per turn of the event loop; replies come back in the order of
+the commands. A connection whose replies are late or cut is thrown away with all its unanswered calls: a reply must
+never be matched to another call. Whoever gets StreamUnavailable does not know whether the command was carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import hiredis
+from redis.connection import parse_url
+
+from infra.streams.scripts import Argument, script
+from schemas.errors import StreamUnavailable
+
+# A server that just refused us is not asked again at once: every waiting request would try for itself.
+REFUSED_FOR_S = 0.05
+
+
+class _Wire(asyncio.Protocol):
+    """One TCP connection: a FIFO of futures and whatever was not yet written or read."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timeout_s = timeout_s
+        self._reader = hiredis.Reader()
+        self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._unwritten: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self.is_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's, only the same in all they do.
+        self._transport, self.is_open = cast(asyncio.Transport, transport), True
+
+    def send(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
+        """Queues a command; the future gets its reply, which may be a hiredis.ReplyError."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not self._unwritten:
+            self._loop.call_soon(self._write)
+        self._unwritten.append(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]  # its stub allows one argument only
+        self._waiting.append((future, self._loop.time() + self._timeout_s))
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._timeout_s, self._check_head)
+        return future
+
+    def _write(self) -> None:
+        if self._transport is not None and self.is_open:
+            self._transport.write(b"".join(self._unwritten))
+        self._unwritten.clear()
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not False:
+                future, _ = self._waiting.popleft()
+                # A caller that gave up has cancelled its future; its reply is still taken off the line.
+                if not future.done():
+                    future.set_result(reply)
+        except (hiredis.ProtocolError, IndexError) as error:
+            self.discard(f"its reply makes no sense: {error!r}")
+
+    def _check_head(self) -> None:
+        self._watch = None
+        if not self._waiting:
+            return
+        late_by = self._loop.time() - self._waiting[0][1]
+        if late_by >= 0:
+            self.discard(f"no reply within {self._timeout_s:g} s")
+        else:
+            self._watch = self._loop.call_later(-late_by, self._check_head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.discard(f"the connection was lost: {exc or 'closed by the server'}")
+
+    def discard(self, why: str) -> None:
+        """Closes the connection at once; every unanswered call learns that its fate is unknown."""
+        self.is_open = False
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if self._transport is not None:
+            self._transport.abort()
+        while self._waiting:
+            future, _ = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(StreamUnavailable(f"the log did not answer: {why}"))
+
+
+class Pipeline:
+    """A connection that is made when needed and made again when lost; `generation` counts the makings."""
+
+    def __init__(self, address: Callable[[], str], *, timeout_ms: int) -> None:
+        self._address = address
+        self._timeout_s = timeout_ms / 1000
+        self._wire: _Wire | None = None
+        self._connecting = asyncio.Lock()
+        self._refused_until = 0.0
+        self._refusal = ""
+        self.generation = 0
+
+    async def connect(self) -> None:
+        """Makes sure that there is a connection; raises StreamUnavailable."""
+        if self._wire is not None and self._wire.is_open:
+            return
+        async with self._connecting:
+            if self._wire is not None and self._wire.is_open:
+                return
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._refused_until:
+                raise StreamUnavailable(self._refusal)
+            try:
+                self._wire = await self._dial()
+            except StreamUnavailable as error:
+                self._refused_until, self._refusal = loop.time() + REFUSED_FOR_S, str(error)
+                raise
+            self.generation += 1
+
+    async def _dial(self) -> _Wire:
+        where: dict[str, Any] = parse_url(self._address())  # type: ignore[no-untyped-call]
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if "path" in where:
+                    _, wire = await loop.create_unix_connection(lambda: _Wire(self._timeout_s), where["path"])
+                else:
+                    secure = ssl.create_default_context() if "SSL" in getattr(where.get("connection_class"), "__name__", "") else None
+                    host, port = where.get("host", "127.0.0.1"), where.get("port", 6379)
+                    _, wire = await loop.create_connection(lambda: _Wire(self._timeout_s), host, port, ssl=secure)
+                await _introduce(wire, where)
+        except (OSError, TimeoutError) as error:
+            raise StreamUnavailable(f"the log cannot be reached: {str(error) or type(error).__name__}") from error
+        return wire
+
+    async def call(self, *command: Argument) -> Any:
+        """Sends one command and returns its reply; raises StreamUnavailable, also for an error reply."""
+        return _checked(await self._send(command))
+
+    async def run(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None) -> Any:
+        """Runs a Lua file by its digest, or by its text when the server has forgotten it.
+
+        With `generation` only on that very connection: what was learnt on one must not be used on the next.
+        """
+        chosen = script(name)
+        reply = await self._send(("EVALSHA", chosen.sha, len(keys), *keys, *args), generation=generation)
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+            reply = await self._send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation)
+        return _checked(reply)
+
+    async def _send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
+        if generation is None:
+            await self.connect()
+        assert self._wire is not None
+        if not self._wire.is_open or generation not in (None, self.generation):
+            raise StreamUnavailable("the connection to the log was lost before the command was sent")
+        return await self._wire.send(command)
+
+    async def close(self) -> None:
+        if self._wire is not None:
+            self._wire.discard("this process closed it")
+
+
+async def _introduce(wire: _Wire, where: dict[str, Any]) -> None:
+    try:
+        if where.get("password"):
+            _checked(await wire.send(["AUTH", *([where["username"]] if where.get("username") else []), where["password"]]))
+        if where.get("db"):
+            _checked(await wire.send(["SELECT", where["db"]]))
+    except StreamUnavailable:
+        wire.discard("it did not let us in")
+        raise
+
+
+def _checked(reply: Any) -> Any:
+    if isinstance(reply, hiredis.ReplyError):
+        raise StreamUnavailable(f"the log answered {reply}")
+    return reply

@@ -1,0 +1,87 @@
+"""Owns the look at the log server before anything is trusted to it: what it is, and whether it may hold events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from infra.settings import LogSettings
+from infra.streams.connection import translated
+from schemas.errors import ConfigError
+
+OLDEST = (7, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the server says of itself; an empty text where it would not say."""
+
+    name: str
+    version: str
+    compatible_with: tuple[int, int]
+    """The Redis version whose commands it has."""
+    append_only: bool
+    append_fsync: str
+    eviction: str
+    role: str
+
+
+def refuse_unfit(client: redis.Redis, log: LogSettings) -> ServerFacts:
+    """The server's facts; raises ConfigError, one sentence, when it may not hold events."""
+    with translated():
+        facts = look(client)
+    reason = why_unfit(facts, log)
+    if reason:
+        raise ConfigError(reason)
+    return facts
+
+
+def look(client: redis.Redis) -> ServerFacts:
+    info: dict[str, Any] = client.info()
+    name = str(info.get("server_name") or "redis")
+    version = str(info.get(f"{name}_version") or info["redis_version"])
+    major, minor = str(info["redis_version"]).split(".")[:2]
+    return ServerFacts(
+        name=name,
+        version=version,
+        compatible_with=(int(major), int(minor)),
+        append_only=bool(info.get("aof_enabled")),
+        append_fsync=_option(client, "appendfsync"),
+        eviction=str(info.get("maxmemory_policy", "")),
+        role=str(info.get("role", "")),
+    )
+
+
+def _option(client: redis.Redis, name: str) -> str:
+    try:
+        found: dict[str, str] = client.config_get(name)  # type: ignore[assignment]
+    except redis.ResponseError:  # Managed servers deny CONFIG; doctor shows the gap.
+        return ""
+    return next((_text(value) for value in found.values()), "")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def why_unfit(facts: ServerFacts, log: LogSettings) -> str:
+    """The reason why events would be lost on this server, or an empty text. Pure."""
+    if facts.compatible_with < OLDEST:
+        return f"log.url: the server is {facts.name} {facts.version}, and streams need Redis 7.0 or later; nothing was started"
+    if facts.eviction != "noeviction":
+        return (
+            f"log.url: the server's maxmemory-policy is {facts.eviction}, so a full memory would delete accepted events; "
+            "set it to noeviction"
+        )
+    if log.durability == "relaxed":
+        return ""
+    if not facts.append_only:
+        return "log.url: the server has appendonly no, so a restart would lose every event; set it to yes, or log.durability to relaxed"
+    if facts.append_fsync not in ("always", ""):
+        return (
+            f"log.url: the server's appendfsync is {facts.append_fsync}, so a power cut would lose accepted events; "
+            "set it to always, or log.durability to relaxed"
+        )
+    return ""

@@ -1,0 +1,48 @@
+"""Owns duplicate suppression's names: which marker stands for a delivery, and in which buckets it is looked for. Pure.
+
+Markers live in hashes small enough to stay packed, one set of buckets per period. A period is a quarter of the window;
+five periods are looked at, so that a delivery id is remembered for at least the window and at most five quarters of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from infra.streams.keys import Keys
+from schemas.event import StreamEvent
+
+BUCKETS = 4096
+PERIODS_IN_WINDOW = 4
+HOUR_MS = 3_600_000
+
+
+def marker_of(event: StreamEvent) -> bytes:
+    """Sixteen bytes that stand for (tenant, source, delivery id); an event without a delivery id stands for itself."""
+    parts = (event.tenant_id, event.source, event.delivery_id or event.id)
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWindow:
+    """How long delivery ids are remembered."""
+
+    window_ms: int
+
+    @classmethod
+    def parse(cls, hours: str) -> SeenWindow:
+        return cls(int(hours.removesuffix("h")) * HOUR_MS)
+
+    @property
+    def period_ms(self) -> int:
+        return self.window_ms // PERIODS_IN_WINDOW
+
+    @property
+    def ttl_s(self) -> int:
+        return (self.window_ms + self.period_ms) // 1000
+
+    def keys(self, keys: Keys, *, shard: int, marker: bytes, now_ms: int) -> list[str]:
+        """The buckets that may hold the marker, the one to write first."""
+        newest = now_ms // self.period_ms
+        bucket = int.from_bytes(marker[:4]) % BUCKETS
+        return [keys.seen(shard, period=newest - age, bucket=bucket) for age in range(PERIODS_IN_WINDOW + 1)]

@@ -1,0 +1,80 @@
+"""Owns the settling of deliveries on the log: ack, retry or dead letter, for many deliveries in one call per stream."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from infra.streams.keys import Keys
+from infra.streams.pipelining import Pipeline
+from infra.streams.stream import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Done; the group is finished with the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Hand it to the same group again after a while of server time."""
+
+    delay_ms: int
+    retry_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Make it a dead letter that says why."""
+
+    processor: str
+    reason: str
+    error: str
+    traceback: str
+    attempts: int
+    dead_at_ms: int
+
+
+Settlement = Ack | RetryLater | GiveUp
+
+
+async def settle(
+    pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, decisions: Sequence[tuple[Lease, Settlement]]
+) -> list[Lease]:
+    """Carries out all decisions; returns the leases that had been lost, whose decisions count for nothing."""
+    lost: list[Lease] = []
+    in_streams = sorted(decisions, key=lambda decision: decision[0].stream)
+    for stream, of_stream in itertools.groupby(in_streams, key=lambda decision: decision[0].stream):
+        chosen = list(of_stream)
+        shard = chosen[0][0].shard
+        results = await pipeline.run(
+            "settle",
+            keys=[
+                stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard),
+            ],
+            args=[group, consumer, *itertools.chain.from_iterable(_arguments(lease, settlement) for lease, settlement in chosen)],
+        )  # fmt: skip
+        lost += [lease for (lease, _), settled in zip(chosen, results, strict=True) if not settled]
+    return lost
+
+
+def _arguments(lease: Lease, settlement: Settlement) -> tuple[str | bytes | int, ...]:
+    return lease.entry_id, lease.delivery_count, *_action(settlement)
+
+
+def _action(settlement: Settlement) -> tuple[str, str | bytes]:
+    match settlement:
+        case Ack():
+            return "a", ""
+        case RetryLater(delay_ms, retry_count):
+            return "r", f"{delay_ms}:{retry_count}"
+        case GiveUp():
+            return "d", orjson.dumps(
+                [
+                    "processor", settlement.processor, "reason", settlement.reason, "error", settlement.error,
+                    "traceback", settlement.traceback, "attempts", str(settlement.attempts), "dead_at", str(settlement.dead_at_ms),
+                ]
+            )  # fmt: skip

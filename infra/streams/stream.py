@@ -1,0 +1,199 @@
+"""Owns appending events to the log and reading them as a group: the middle of an event's life.
+
+An append returns when the entry is synced: the server runs with `appendfsync always`, so its reply leaves after the
+fsync. Raises StreamUnavailable when the log cannot say so; the event may then be on the log or not, and appending the
+same event again is harmless, since its delivery id is remembered in the same script that adds the entry.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.clock import Clock
+from infra.settings import LogSettings
+from infra.streams.connection import open_pipeline
+from infra.streams.entries import Fields, encode
+from infra.streams.keys import EVENT_STREAMS, Keys
+from infra.streams.pipelining import Pipeline
+from infra.streams.seen import SeenWindow, marker_of
+from schemas.errors import ConfigError, StreamUnavailable
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
+
+
+class EventStream:
+    """The log as a receiver sees it."""
+
+    def __init__(self, pipeline: Pipeline, *, keys: Keys, window: SeenWindow, clock: Clock) -> None:
+        self._pipeline = pipeline
+        self._keys = keys
+        self._window = window
+        self._clock = clock
+        self._incarnations = Incarnations(pipeline, keys=keys)
+
+    @classmethod
+    def open(cls, log: LogSettings, *, home: Path, clock: Clock | None = None) -> EventStream:
+        """Opens no connection yet: a receiver starts while its log is down."""
+        keys = Keys(log.prefix, log.shards)
+        return cls(open_pipeline(log, home=home), keys=keys, window=SeenWindow.parse(log.window), clock=clock or Clock())
+
+    async def append(self, event: StreamEvent) -> Receipt:
+        """Puts the event on its stream unless it is there already; raises StreamUnavailable."""
+        shard = self._keys.shard_of(event)
+        call = self._append_call(event, shard=shard)
+        for _ in range(3):
+            incarnation, generation = await self._incarnations.of(shard)
+            reply = await self._pipeline.run("append", keys=call.keys, args=[incarnation, *call.args], generation=generation)
+            if reply[0] != b"incarnation":
+                return _receipt(reply)
+            # Somebody saw the server restart before we did: begin again, with the same event id.
+            self._incarnations.forget(shard)
+        raise StreamUnavailable(f"shard {shard} of the log changes its incarnation faster than events can be appended")
+
+    def _append_call(self, event: StreamEvent, *, shard: int) -> _Call:
+        marker = marker_of(event)
+        seen = self._window.keys(self._keys, shard=shard, marker=marker, now_ms=self._clock.now_ms())
+        return _Call(
+            keys=[*self._keys.event_streams(shard), self._keys.ledger(shard), *seen],
+            args=[
+                EVENT_STREAMS.index(event.priority.value) + 1,
+                marker,
+                bytes.fromhex(event.body_sha256)[:8],
+                uuid.UUID(event.id).bytes,
+                f"{event.tenant_id}:{event.source}",
+                self._window.ttl_s,
+                0,
+                *encode(event),
+            ],
+        )
+
+    async def is_ready(self) -> bool:
+        """True when the log answers within its time."""
+        try:
+            return bool(await self._pipeline.call("PING") == b"PONG")
+        except StreamUnavailable:
+            return False
+
+    async def close(self) -> None:
+        await self._pipeline.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    keys: list[str]
+    args: list[str | bytes | int]
+
+
+def _receipt(reply: list[Any]) -> Receipt:
+    status, event_id, stream, incarnation, entry_id, number, conflict = reply
+    return Receipt(
+        event_id=str(uuid.UUID(bytes=event_id)),
+        duplicate=status == b"duplicate",
+        conflict=conflict == 1,
+        stream=stream.decode(),
+        incarnation=incarnation.decode(),
+        entry_id=entry_id.decode(),
+        sequence=number,
+    )
+
+
+class Incarnations:
+    """Which incarnation each shard is in, asked anew on every new connection.
+
+    A new connection may lead to a restarted server or to another one, which may lack entries that the old one had;
+    numbers given under the old incarnation would then be given twice.
+    """
+
+    def __init__(self, pipeline: Pipeline, *, keys: Keys) -> None:
+        self._pipeline = pipeline
+        self._keys = keys
+        self._known: dict[int, str] = {}
+        self._generation = 0
+
+    async def of(self, shard: int) -> tuple[str, int]:
+        """The incarnation, and the generation of the connection that it was learnt on."""
+        await self._pipeline.connect()
+        if self._generation != self._pipeline.generation:
+            self._known.clear()
+            self._generation = self._pipeline.generation
+        if shard not in self._known:
+            args: list[str | bytes | int] = [new_incarnation(), self._keys.shards]
+            at = [self._keys.ledger(shard), self._keys.registry(shard)]
+            reply = await self._pipeline.run("begin", keys=at, args=args, generation=self._generation)
+            self._known[shard] = begun(reply, keys=self._keys)
+        return self._known[shard], self._generation
+
+    def forget(self, shard: int) -> None:
+        self._known.pop(shard, None)
+
+
+def new_incarnation() -> str:
+    return os.urandom(4).hex()
+
+
+def begun(reply: list[bytes], *, keys: Keys) -> str:
+    """The incarnation that `begin` answered; raises ConfigError when the log has another number of shards."""
+    status, value = reply
+    if status == b"shards":
+        raise ConfigError(
+            f"log.shards={keys.shards}, but this log was begun with {value.decode()} shards: events would be looked for in the "
+            f"wrong shard; set log.shards to {value.decode()}"
+        )
+    return value.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One entry handed to one consumer; `delivery_count` tells this handing from a later one of the same entry."""
+
+    shard: int
+    stream: str
+    """The stream's key."""
+    entry_id: str
+    delivery_count: int
+    fields: Fields
+
+
+class GroupReader:
+    """The log as one consumer of a group sees it: the event streams and the group's own retry streams."""
+
+    def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str) -> None:
+        self._pipeline = pipeline
+        self.group = group
+        self.consumer = consumer
+        self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
+
+    @property
+    def streams(self) -> Sequence[str]:
+        return list(self._shard_of_stream)
+
+    def shard_of(self, stream: str) -> int:
+        return self._shard_of_stream[stream]
+
+    async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
+        """At most `budget` new entries; waits up to `block_ms` for the first. COUNT is per stream, hence the division."""
+        count = max(1, budget // len(self._shard_of_stream))
+        streams = list(self._shard_of_stream)
+        reply = await self._pipeline.call(
+            "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, "BLOCK", block_ms,
+            "STREAMS", *streams, *[">"] * len(streams),
+        )  # fmt: skip
+        return [
+            Lease(self._shard_of_stream[name.decode()], name.decode(), entry_id.decode(), 1, as_fields(fields))
+            for name, entries in reply or []
+            for entry_id, fields in entries
+        ]
+
+
+def group_streams(keys: Keys, *, shard: int, group: str) -> list[str]:
+    return [*keys.event_streams(shard), keys.retry(shard, group)]
+
+
+def as_fields(flat: Sequence[bytes]) -> Fields:
+    """Field, value, field, value, ... as the server sends them."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))

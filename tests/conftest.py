@@ -1,0 +1,37 @@
+"""Fixtures that start real servers: one log server per test run, one key prefix and one home per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer, free_port
+from infra.settings import LogSettings
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """The server that most tests share; a test that kills or fills its server starts its own."""
+    server = EmbeddedServer(tmp_path_factory.mktemp("log"), free_port(), password="a-test-password")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def log(log_server: EmbeddedServer) -> LogSettings:
+    """A log of its own for each test: the same server, another prefix."""
+    return LogSettings(url=log_server.url, prefix=f"t{os.getpid()}-{next(_numbers)}:")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    return path

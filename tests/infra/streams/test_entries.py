@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.streams.entries import decode, encode
+from schemas.errors import MalformedEntry
+from schemas.event import Priority, from_epoch_ms
+from tests.events import an_event
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def as_stored(parts: list[str | bytes | int]) -> dict[bytes, bytes]:
+    stored = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
+    return dict(zip(stored[::2], stored[1::2], strict=True))
+
+
+@given(
+    payload=st.binary(max_size=200),
+    texts=st.lists(TEXT, min_size=5, max_size=5),
+    headers=st.dictionaries(TEXT, TEXT, max_size=3),
+    priority=st.sampled_from(Priority),
+    at_ms=st.integers(0, 4_000_000_000_000),
+)
+def test_an_event_survives_the_wire(payload: bytes, texts: list[str], headers: dict[str, str], priority: Priority, at_ms: int) -> None:
+    event_type, repository, delivery_id, key, content_type = texts
+    event = an_event(
+        payload=payload, event_type=event_type, repository=repository, delivery_id=delivery_id, key=key, content_type=content_type,
+        headers=headers, priority=priority, timestamp=from_epoch_ms(at_ms),
+    )  # fmt: skip
+
+    assert decode(as_stored(encode(event))) == event
+
+
+def test_a_later_version_is_named() -> None:
+    fields = as_stored(encode(an_event())) | {b"version": b"2"}
+
+    with pytest.raises(MalformedEntry, match="version b'2'"):
+        decode(fields)
+
+
+@given(st.dictionaries(st.sampled_from([b"version", b"id", b"headers", b"timestamp", b"payload"]), st.binary(max_size=20)))
+def test_foreign_bytes_are_a_malformed_entry_that_keeps_them(fields: dict[bytes, bytes]) -> None:
+    with pytest.raises(MalformedEntry) as caught:
+        decode(fields)
+
+    assert caught.value.fields == fields

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import LogSettings
+from infra.streams import groups, janitor
+from infra.streams.keys import Keys
+from infra.streams.pipelining import Pipeline
+from infra.streams.positions import Position, StreamName
+from infra.streams.ranges import ArchiveLog
+from infra.streams.settle import Ack, settle
+from infra.streams.stream import EventStream, GroupReader
+from tests.events import an_event
+
+STREAM = StreamName(0, "default")
+
+
+@pytest.fixture
+def log(log: LogSettings) -> LogSettings:
+    return log.model_copy(update={"shards": 1})
+
+
+@pytest.fixture
+def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
+    opened = ArchiveLog.open(log, home=home)
+    yield opened
+    opened.close()
+
+
+async def append_ten(stream: EventStream) -> list[str]:
+    return [(await stream.append(an_event())).entry_id for _ in range(10)]
+
+
+async def test_nothing_is_trimmed_before_it_is_archived(
+    stream: EventStream, archive_log: ArchiveLog, pipeline: Pipeline, keys: Keys
+) -> None:
+    await append_ten(stream)
+    await groups.declare(pipeline, keys=keys, group="g")
+    reader = GroupReader(pipeline, keys=keys, group="g", consumer="c")
+    taken = await reader.read(budget=100, block_ms=100)
+    await settle(pipeline, keys=keys, group="g", consumer="c", decisions=[(lease, Ack()) for lease in taken])
+
+    assert len(taken) == 10
+    assert await janitor.trim(pipeline, keys=keys) == 0  # no archive has ever looked at this log
+    archive_log.ends()
+    assert await janitor.trim(pipeline, keys=keys) == 0  # it has looked, and committed nothing
+
+
+async def test_what_is_archived_and_settled_is_trimmed(
+    stream: EventStream, archive_log: ArchiveLog, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    ids = await append_ten(stream)
+    incarnation = archive_log.ends()[0].incarnation
+    await groups.declare(pipeline, keys=keys, group="g")
+    reader = GroupReader(pipeline, keys=keys, group="g", consumer="c")
+    taken = await reader.read(budget=100, block_ms=100)
+
+    archive_log.move({STREAM: Position(incarnation, ids[6], 7)})
+    assert archive_log.trim() == 0  # group g has settled nothing
+    await settle(pipeline, keys=keys, group="g", consumer="c", decisions=[(lease, Ack()) for lease in taken if lease.entry_id != ids[3]])
+    assert archive_log.trim() == 3  # the fourth is pending
+    await settle(pipeline, keys=keys, group="g", consumer="c", decisions=[(lease, Ack()) for lease in taken if lease.entry_id == ids[3]])
+    assert archive_log.trim() == 4  # up to the archived mark
+
+    assert [entry_id.decode() for entry_id, _ in client.xrange(keys.events(0, "default"))] == ids[7:]
+
+
+async def test_a_declared_group_that_vanished_stops_all_trimming(
+    stream: EventStream, archive_log: ArchiveLog, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    await append_ten(stream)
+    archive_log.move({end.stream: end.last for end in archive_log.ends()})
+    await groups.declare(pipeline, keys=keys, group="g")
+    client.xgroup_destroy(keys.events(0, "default"), "g")
+
+    assert archive_log.trim() == 0
+    assert await groups.declare(pipeline, keys=keys, group="g") == 1
+    reader = GroupReader(pipeline, keys=keys, group="g", consumer="c")
+    assert len(await reader.read(budget=100, block_ms=100)) == 10
+
+
+async def test_the_archives_group_never_moves_backwards(stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any) -> None:
+    ids = await append_ten(stream)
+    incarnation = archive_log.ends()[0].incarnation
+
+    archive_log.move({STREAM: Position(incarnation, ids[6], 7)})
+    archive_log.move({STREAM: Position(incarnation, ids[2], 3)})
+
+    (group,) = client.xinfo_groups(keys.events(0, "default"))
+    assert (group["last-delivered-id"].decode(), group["lag"]) == (ids[6], 3)
+    assert client.hget(keys.ledger(0), f"archived:default:{incarnation}") == f"{ids[6]}|7".encode()
+
+
+async def test_a_position_of_a_past_incarnation_does_not_move_the_group(
+    stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any
+) -> None:
+    ids = await append_ten(stream)
+    archive_log.ends()
+
+    archive_log.move({STREAM: Position("pastlife", ids[6], 7)})
+
+    (group,) = client.xinfo_groups(keys.events(0, "default"))
+    assert group["last-delivered-id"] == b"0-0"
+    assert client.hget(keys.ledger(0), "archived:default:pastlife") == f"{ids[6]}|7".encode()
+
+
+async def test_a_range_reads_the_same_entries_each_time(stream: EventStream, archive_log: ArchiveLog) -> None:
+    ids = await append_ten(stream)
+
+    for _ in range(2):
+        chunks = list(archive_log.read(STREAM, after=ids[1], to=ids[7], count=4))
+        assert [[entry.id for entry in chunk] for chunk in chunks] == [ids[2:6], ids[6:8]]
+
+
+async def test_a_long_range_can_be_capped_by_its_number_of_entries(stream: EventStream, archive_log: ArchiveLog) -> None:
+    ids = [(await stream.append(an_event())).entry_id for _ in range(200)]
+
+    end = archive_log.id_after(STREAM, after="0-0", to=ids[-1], entries=50)
+
+    count = sum(len(chunk) for chunk in archive_log.read(STREAM, after="0-0", to=end))
+    assert 50 <= count < 100
+    assert archive_log.position_at(STREAM, entry_id=end, incarnation=archive_log.ends()[0].incarnation).sequence == count
