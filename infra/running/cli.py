@@ -1,0 +1,125 @@
+"""Owns the verb table of `hooklake`, and how a verb's errors become a sentence and an exit code.
+
+    0  done        1  it failed, or something needs a person
+    2  a setting or an argument is wrong        3  unavailable just now, try again later
+
+A verb is the module that the table names, run as `python -m module`: requeueing needs no pyspark, and signals and exit codes
+are the module's own. The table holds names only, because `infra` never imports a service.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, NoReturn
+
+from infra.running.shadowing import shadowed
+
+if TYPE_CHECKING:
+    import typer
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_UNAVAILABLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A word of the command line, the module that does it, and what it does."""
+
+    name: str
+    module: str
+    help: str
+
+
+VERBS = (
+    Verb("up", "infra.running.launcher", "Starts everything on this machine and keeps it running until Ctrl-C."),
+    Verb("init", "infra.running.initialise", "Writes a commented settings file and fresh secrets; never overwrites."),
+    Verb("send", "ingest.send", "Signs events like a provider and posts them to the receiver."),
+    Verb("status", "infra.running.status", "Shows lag, counts, dead letters and processes on one screen."),
+    Verb("query", "analytics.query", "Runs a read-only SQL query over the archived events."),
+    Verb("doctor", "infra.running.doctor", "Checks this installation and says what to do about each fault."),
+    Verb("dead-letters", "processors.requeue", "Lists, shows and requeues events that a group gave up on."),
+    Verb("work", "processors", "Runs a group's processors over its events."),
+    Verb("ingest", "ingest", "Runs the receiver."),
+    Verb("archive", "analytics", "Runs the archive: drains the log into Delta tables."),
+    Verb("healthcheck", "infra.running.healthcheck", "Asks one service whether it is ready; for containers."),
+)
+
+
+def main() -> NoReturn:
+    """The `hooklake` command: becomes the verb's process."""
+    arguments = sys.argv[1:]
+    if (offender := shadowed()) is not None:
+        _refuse(offender)
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        print(overview())
+        sys.exit(0 if arguments else EXIT_CONFIG)
+    if arguments[0] == "--version":
+        print(f"hooklake {metadata.version('hooklake')}")
+        sys.exit(0)
+    verb = find_verb(arguments[0])
+    if verb is None:
+        _refuse(unknown_verb(arguments[0]))
+    _become(verb, arguments=arguments[1:])
+
+
+def run(app: typer.Typer) -> NoReturn:
+    """Runs a verb's typer app: ConfigError exits with 2, Unavailable with 3, other errors of ours with 1, each as one sentence."""
+    from schemas.errors import ConfigError, HooklakeError, Unavailable
+
+    if (offender := shadowed()) is not None:
+        _refuse(offender)
+    app.rich_markup_mode = None
+    app.pretty_exceptions_enable = False
+    try:
+        app(prog_name=program_name())
+    except ConfigError as error:
+        _refuse(str(error))
+    except Unavailable as error:
+        _refuse(str(error), code=EXIT_UNAVAILABLE)
+    except HooklakeError as error:
+        _refuse(str(error), code=EXIT_FAILED)
+    sys.exit(0)
+
+
+def overview() -> str:
+    width = max(len(verb.name) for verb in VERBS)
+    verbs = "\n".join(f"  {verb.name:<{width}}  {verb.help}" for verb in VERBS)
+    return (
+        "hooklake receives webhooks, keeps every one of them for ever, and lets you process, query and replay them.\n\n"
+        f"Usage: hooklake VERB [ARGUMENTS]...\n\n{verbs}\n\n"
+        "`hooklake VERB --help` explains a verb. Data and settings live in .hooklake, or where HOOKLAKE_HOME says."
+    )
+
+
+def find_verb(name: str) -> Verb | None:
+    return next((verb for verb in VERBS if verb.name == name), None)
+
+
+def unknown_verb(name: str) -> str:
+    """The sentence for a word that is no verb."""
+    names = [verb.name for verb in VERBS]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{name!r} is no verb of hooklake" + (f"; did you mean `hooklake {near[0]}`?" if near else f": use one of {', '.join(names)}")
+
+
+def program_name() -> str:
+    """`hooklake send` for the process that runs `ingest.send`, so that help shows what people type."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    module = spec.name.removesuffix(".__main__") if spec else ""
+    return next((f"hooklake {verb.name}" for verb in VERBS if verb.module == module), module or "hooklake")
+
+
+def _become(verb: Verb, *, arguments: list[str]) -> NoReturn:
+    # Without it `python -m` would put the working directory first, and a user's own `schemas/` there would be ours.
+    os.putenv("PYTHONSAFEPATH", "1")
+    os.execv(sys.executable, [sys.executable, "-m", verb.module, *arguments])
+
+
+def _refuse(sentence: str, *, code: int = EXIT_CONFIG) -> NoReturn:
+    print(f"hooklake: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(code)

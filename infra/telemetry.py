@@ -1,0 +1,82 @@
+"""Owns what a process tells the outside: metrics, spans and log lines; none of it can fail the caller's work.
+
+queue_messages_produced_total       counter    tenant, source       events appended to the log
+queue_messages_consumed_total       counter    group                deliveries settled
+queue_messages_failed_total         counter    group                attempts that failed
+queue_consumer_lag                  gauge      group, stream        entries that the group has not settled
+queue_processing_duration_seconds   histogram  group                how long an attempt or a batch took
+loop_failures_total                 counter    loop                 rounds of a long-lived loop that failed
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from infra.log_lines import give_back_library_logs, open_log, take_over_library_logs
+from infra.settings import TelemetrySettings
+from infra.tracing import Span, Tracing, open_tracing
+
+METRICS_CONTENT_TYPE = CONTENT_TYPE_LATEST
+DURATION_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Telemetry:
+    """One per process; several can live side by side, because nothing of it is global but the library logs."""
+
+    def __init__(self, service: str, *, tracing: Tracing, log_level: str) -> None:
+        self.service = service
+        self._tracing = tracing
+        self._registry = CollectorRegistry()
+        self._scraping = threading.Lock()
+        self._meters = _meter_provider(service, registry=self._registry)
+        meter = self._meters.get_meter("hooklake")
+        self.produced = meter.create_counter("queue_messages_produced", description="Events appended to the log.")
+        self.consumed = meter.create_counter("queue_messages_consumed", description="Deliveries settled.")
+        self.failed = meter.create_counter("queue_messages_failed", description="Attempts that failed.")
+        self.lag = meter.create_gauge("queue_consumer_lag", description="Entries that a group has not settled.")
+        self.duration = meter.create_histogram(
+            "queue_processing_duration_seconds", unit="s", description="How long an attempt or a batch took."
+        )
+        self.loop_failures = meter.create_counter("loop_failures", description="Rounds of a long-lived loop that failed.")
+        self.log = open_log(service, level=log_level, trace_ids=tracing.ids)
+        self._library_lines = take_over_library_logs(self.log)
+
+    @classmethod
+    def start(cls, service: str, settings: TelemetrySettings, *, home: Path) -> Telemetry:
+        """Opens no connection: an exporter that cannot be reached shows in the log, later."""
+        return cls(service, tracing=open_tracing(service, traces=settings.traces, home=home), log_level=settings.log_level)
+
+    def span(self, name: str, *, traceparent: str = "", links: Sequence[str] = (), **attributes: object) -> AbstractContextManager[Span]:
+        """A span that continues `traceparent`, else the span that runs here, else begins a trace."""
+        return self._tracing.span(name, traceparent=traceparent, links=links, attributes=attributes)
+
+    def metrics_page(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        # The reader hands its data to whichever scrape comes first: two at once would halve each other.
+        with self._scraping:
+            return generate_latest(self._registry)
+
+    def shutdown(self) -> None:
+        """Writes out what is buffered, waiting a few seconds at most; a second call does nothing."""
+        self._tracing.shutdown()
+        give_back_library_logs(self._library_lines)
+
+
+def _meter_provider(service: str, *, registry: CollectorRegistry) -> MeterProvider:
+    reader = PrometheusMetricReader(disable_target_info=True, scope_info_enabled=False, registry=registry)
+    bounds = View(
+        instrument_name="queue_processing_duration_seconds", aggregation=ExplicitBucketHistogramAggregation(boundaries=DURATION_BOUNDS_S)
+    )
+    return MeterProvider([reader], resource=Resource({"service.name": service}), shutdown_on_exit=False, views=[bounds])
+
+
+__all__ = ["METRICS_CONTENT_TYPE", "Span", "Telemetry"]
