@@ -1,0 +1,209 @@
+"""Owns serving HTTP: one listening socket, connections that cannot be held for ever, and a drain that drops nobody.
+
+The socket may be inherited from a supervisor that keeps it open, so that connections wait in its queue while one
+server stops and the next one starts. On SIGTERM and SIGINT a server stops accepting, finishes what it has, tells
+keep-alive clients to reconnect, and returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from schemas.errors import ConfigError, HeadersTooLarge, MalformedRequest, Refused, TooSlow
+
+BACKLOG = 2048
+# How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
+LINGER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLimits:
+    """What a connection may cost before the application sees a request."""
+
+    head_timeout_ms: int = 5_000
+    max_head_bytes: int = 65_536
+    idle_timeout_ms: int = 30_000
+    grace_ms: int = 10_000
+    drain_ms: int = 500
+    """How long an idle connection of a stopping server may still bring a request, which is answered with `Connection: close`.
+    Closing it at once would reset a request that is already on its way."""
+
+
+def listen(host: str, *, port: int, setting: str) -> socket.socket:
+    """A listening socket; raises ConfigError naming `setting` when the address cannot be had. Port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Not SO_REUSEPORT: two servers would share the port, and one that closes resets what waits in its own queue.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"{setting}={port} cannot be used on {host} ({error.strerror}), so nothing could be received: "
+            "stop what listens there, or set another port"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def inherited(descriptor: int) -> socket.socket:
+    """The listening socket that a supervisor passed on; raises ConfigError when it is none."""
+    try:
+        listener = socket.socket(fileno=descriptor)
+        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ConfigError(f"--fd {descriptor} is no socket ({error.strerror}), so nothing could be received on it") from error
+    if not is_listening:
+        listener.detach()
+        raise ConfigError(f"--fd {descriptor} is a socket that does not listen, so nothing could be received on it")
+    listener.setblocking(False)
+    return listener
+
+
+def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits) -> None:
+    """Serves until SIGTERM or SIGINT, then drains for at most the grace, and returns."""
+    server = uvicorn.Server(_Config(app, limits=limits))
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # While it serves uvicorn has handlers of its own; afterwards it raises the signal again for whoever was there
+    # before. That is this one, so that a drained process ends with 0 and not by the signal.
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+class _Config(uvicorn.Config):
+    def __init__(self, app: ASGIApp, *, limits: ServingLimits) -> None:
+        self.limits = limits
+        super().__init__(
+            app,
+            http=Connection,
+            loop="uvloop",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            # A sender could write any address into X-Forwarded-For.
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=max(1, limits.idle_timeout_ms // 1000),
+            timeout_graceful_shutdown=max(1, limits.grace_ms // 1000),
+        )
+
+
+class Connection(HttpToolsProtocol):
+    """One client's connection: uvicorn's, with an end to everything that a client could drag out."""
+
+    config: _Config
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reads_head = True
+        self._head_bytes = 0
+        self._reads_body = False
+        self._is_draining = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # uvicorn waits for ever for the first byte.
+        self._arm(self.config.limits.head_timeout_ms / 1000)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._reads_head and not self.transport.is_closing():
+            self._head_goes_on(len(data))
+
+    def _head_goes_on(self, more_bytes: int) -> None:
+        """The parser keeps an unfinished header in memory, however long it is: count here, and set a deadline."""
+        self._head_bytes += more_bytes
+        if self._head_bytes > self.config.limits.max_head_bytes:
+            self._refuse(HeadersTooLarge("the request's headers are longer than this server reads"), status=431)
+        elif self._deadline is None:
+            self._arm(self.config.limits.head_timeout_ms / 1000)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._reads_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._reads_head = False
+        self._reads_body = True
+        self._disarm()
+        super().on_headers_complete()
+        if self._is_draining:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        self._reads_body = False
+        self._disarm()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._reads_body and not self.transport.is_closing():
+            # Answered before its end, as a body that is too large: read on for a moment and drop it.
+            self._arm(LINGER_S)
+
+    def shutdown(self) -> None:
+        self._is_draining = True
+        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None before the first request.
+            self._arm(self.config.limits.drain_ms / 1000)
+        else:
+            self.cycle.keep_alive = False
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(MalformedRequest(msg), status=400)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Said by the application, which refuses such a request."""
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, self._expired)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expired(self) -> None:
+        self._deadline = None
+        if self._reads_head and self._head_bytes and not self.transport.is_closing():
+            self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: Refused, *, status: int) -> None:
+        """Answers what is no request for the application; the connection ends, since its framing is lost."""
+        body = orjson.dumps({"error": {"code": error.code, "message": str(error)}})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+
+
+__all__ = ["Connection", "ServingLimits", "inherited", "listen", "serve"]

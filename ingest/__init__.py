@@ -1,0 +1,1 @@
+"""From POST to stream. Imports `schemas` and `infra` only."""

@@ -1,0 +1,178 @@
+"""Owns the receiver's HTTP side: its routes, and the one table that turns an outcome into an answer.
+
+`POST /hooks/{tenant}/{source}` is a plain ASGI callable, since it is all that a receiver does all day; the rest is
+Starlette. Errors are `{"error": {"code", "message"}}`. An unexpected error is ours, so it is a 503, never a 500 or 4xx.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ingest.notes import Notes
+from ingest.receive import Post, Receiver
+from schemas.errors import (
+    BadSignature,
+    BodyTooLarge,
+    HeadersTooLarge,
+    HooklakeError,
+    MalformedRequest,
+    MethodNotAllowed,
+    Overloaded,
+    Refused,
+    StaleTimestamp,
+    TooSlow,
+    Unavailable,
+    UnknownSource,
+    UnsupportedEncoding,
+)
+from schemas.receipt import Receipt
+
+ACCEPTED = 202
+RETRY_AFTER_S = 5
+STATUSES: Mapping[type[HooklakeError], int] = MappingProxyType(
+    {
+        Refused: 400,
+        MalformedRequest: 400,
+        BadSignature: 401,
+        StaleTimestamp: 401,
+        UnknownSource: 404,
+        MethodNotAllowed: 405,
+        TooSlow: 408,
+        BodyTooLarge: 413,
+        UnsupportedEncoding: 415,
+        HeadersTooLarge: 431,
+        Unavailable: 503,
+    }
+)
+# What the sender is told where the reason is nobody's business but ours.
+SIGNATURE_MESSAGE = "no active secret of this source made the signature of this request"
+UNAVAILABLE_MESSAGE = "the event cannot be stored just now; nothing is wrong with the request, so send it again"
+
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+
+class App:
+    """The ASGI application of a receiver."""
+
+    def __init__(self, receiver: Receiver, *, lifespan: Lifespan | None = None) -> None:
+        self._receiver = receiver
+        self._notes = Notes(receiver.telemetry.log, clock=receiver.clock)
+        self._operations = Starlette(
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
+            exception_handlers={HTTPException: _no_such_route, Exception: _unexpected},
+            lifespan=lifespan,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/hooks/"):
+            status, headers, body = await self._answer(scope, receive)
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+            return
+        await self._operations(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        try:
+            return accepted(await self._receiver.receive(_post_of(scope, receive)))
+        except HooklakeError as error:
+            self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope))
+            return refused(error)
+        except (Exception, asyncio.CancelledError) as error:
+            # The edge: a bug of ours, or a receiver that stops before the log has answered. The sender is right in
+            # either case, and a repeated delivery is recognised; a 500 would make some senders give up on it.
+            self._notes.failed(error, path=scope["path"])
+            return refused(Unavailable(UNAVAILABLE_MESSAGE))
+
+    async def _healthz(self, _: Request) -> Response:
+        return _response({"status": "alive"}, status=200)
+
+    async def _readyz(self, _: Request) -> Response:
+        """Ready means that the log would take an event now."""
+        if self._receiver.watch.is_ready:
+            return _response({"status": "ready"}, status=200)
+        return _error_response(Unavailable("the log does not take events just now"))
+
+
+def _post_of(scope: Scope, receive: Receive) -> Post:
+    # The path as it was sent: unescaped, `%2F` would become a separator.
+    parts = scope["raw_path"].decode("latin-1").split("/")
+    if len(parts) != 4:
+        raise UnknownSource("the path is not /hooks/{tenant}/{source}")
+    if scope["method"] != "POST":
+        raise MethodNotAllowed("webhooks are sent with POST")
+    return Post(tenant=parts[2], source=parts[3], raw_headers=scope["headers"], remote_address=_remote_address(scope), receive=receive)
+
+
+def _remote_address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def accepted(receipt: Receipt) -> Answer:
+    body = b'{"event_id":"%b","duplicate":%b}' % (receipt.event_id.encode(), b"true" if receipt.duplicate else b"false")
+    return ACCEPTED, _json_headers(body), body
+
+
+def refused(error: HooklakeError) -> Answer:
+    """The answer that the table gives to an error, with the headers its status asks for."""
+    status = status_of(error)
+    body = orjson.dumps({"error": {"code": error.code, "message": message_of(error)}})
+    headers = _json_headers(body)
+    if status == STATUSES[Unavailable]:
+        headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", b"POST"))
+    if isinstance(error, TooSlow | MalformedRequest):
+        # Where the request ends is in doubt, or its end may never come.
+        headers.append((b"connection", b"close"))
+    return status, headers, body
+
+
+def status_of(error: HooklakeError) -> int:
+    """By the nearest class in the table; an error that is in no branch of it is ours."""
+    return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), STATUSES[Unavailable])
+
+
+def message_of(error: HooklakeError) -> str:
+    """What the sender may know: not which signature fault it was, and nothing about our insides."""
+    if isinstance(error, BadSignature | StaleTimestamp):
+        return SIGNATURE_MESSAGE
+    return str(error) if isinstance(error, Refused | Overloaded) else UNAVAILABLE_MESSAGE
+
+
+def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+
+
+def _response(content: object, *, status: int) -> Response:
+    return Response(orjson.dumps(content), status_code=status, media_type="application/json")
+
+
+def _error_response(error: HooklakeError) -> Response:
+    status, headers, body = refused(error)
+    return Response(body, status_code=status, headers={name.decode(): value.decode() for name, value in headers})
+
+
+async def _no_such_route(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == STATUSES[MethodNotAllowed]:
+        response = _error_response(MethodNotAllowed("this path is read with GET"))
+        response.headers["allow"] = (error.headers or {}).get("allow", "GET")
+        return response
+    return _error_response(UnknownSource("there is no such path; webhooks go to /hooks/{tenant}/{source}"))
+
+
+async def _unexpected(_: Request, __: Exception) -> Response:
+    return _error_response(Unavailable(UNAVAILABLE_MESSAGE))

@@ -1,0 +1,137 @@
+"""Owns the sender's side: a signed request as a source's scheme describes it, and the connections that carry many of them."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import orjson
+
+from ingest.samples import split_type
+from ingest.signatures import sign
+from ingest.sources import Source
+from schemas.errors import ConfigError, Unavailable
+
+TIMEOUT_S = 30
+USER_AGENT = "hooklake-send"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPost:
+    """One request, complete but for the host it goes to."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def sign_post(source: Source, *, event_type: str, body: bytes) -> SignedPost:
+    """Signs with the source's first secret and names a fresh delivery."""
+    scheme = source.scheme
+    headers = {"content-type": "application/json", "user-agent": USER_AGENT, scheme.signature_header: ""}
+    if scheme.event_type_header:
+        headers[scheme.event_type_header] = split_type(event_type, scheme=scheme)[0]
+    if scheme.delivery_id_header:
+        headers[scheme.delivery_id_header] = str(uuid.uuid4())
+    headers[scheme.signature_header] = sign(scheme, body=body, secret=source.secrets[0])
+    return SignedPost(f"/hooks/{source.tenant}/{source.name}", headers, body)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    event_ids: list[str] = field(default_factory=list)
+    first_refusal: str = ""
+    seconds: float = 0.0
+
+    def add(self, status: int, body: bytes) -> None:
+        try:
+            answer = orjson.loads(body)
+        except ValueError:
+            answer = None
+        if 200 <= status < 300 and isinstance(answer, dict):
+            self.counts["duplicates" if answer.get("duplicate") else "accepted"] += 1
+            self.event_ids.append(str(answer.get("event_id", "")))
+            return
+        self.counts["unavailable" if status >= 500 else "refused"] += 1
+        error = answer.get("error") if isinstance(answer, dict) else None
+        self.first_refusal = self.first_refusal or f"{status} {error.get('message') if isinstance(error, dict) else body[:100]!r}"
+
+
+def post_all(posts: Iterable[SignedPost], *, url: str, concurrency: int, on_answer: Callable[[], None]) -> Tally:
+    """Sends everything over `concurrency` kept-alive connections; raises Unavailable when the receiver cannot be reached."""
+    tally = Tally()
+    turn = threading.Lock()
+    remaining = iter(posts)
+    began = time.perf_counter()
+
+    def work() -> None:
+        for status, body in _answers(_in_turn(remaining, turn=turn), url=url):
+            with turn:
+                tally.add(status, body)
+                on_answer()
+
+    with ThreadPoolExecutor(concurrency) as pool:
+        for worker in [pool.submit(work) for _ in range(concurrency)]:
+            worker.result()
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+def _in_turn(posts: Iterator[SignedPost], *, turn: threading.Lock) -> Iterator[SignedPost]:
+    while True:
+        with turn:
+            post = next(posts, None)
+        if post is None:
+            return
+        yield post
+
+
+def _answers(posts: Iterator[SignedPost], *, url: str) -> Iterator[tuple[int, bytes]]:
+    connection = _connection(url)
+    try:
+        for post in posts:
+            try:
+                yield _exchange(connection, post)
+            except (http.client.HTTPException, OSError):
+                # A kept-alive connection may have ended since; the delivery id makes sending again harmless.
+                connection.close()
+                yield _exchange_or_give_up(connection, post, url=url)
+    finally:
+        connection.close()
+
+
+def _exchange_or_give_up(connection: http.client.HTTPConnection, post: SignedPost, *, url: str) -> tuple[int, bytes]:
+    try:
+        return _exchange(connection, post)
+    except (http.client.HTTPException, OSError) as error:
+        raise Unavailable(
+            f"the receiver at {url} cannot be reached ({error}): start it with `hooklake up`, or name it with --url"
+        ) from error
+
+
+def _exchange(connection: http.client.HTTPConnection, post: SignedPost) -> tuple[int, bytes]:
+    connection.request("POST", post.path, body=post.body, headers=post.headers)
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"--url {url!r} is no address ({error}); nothing was sent") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+        raise ConfigError(f"--url {url!r} is not like http://127.0.0.1:8080; nothing was sent")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    return kind(parts.hostname, port, timeout=TIMEOUT_S)

@@ -1,0 +1,105 @@
+"""Owns the way of one request from its first byte to the log; what it raises decides the sender's answer (`app.py`).
+
+Nothing is answered before the append: a receipt means that the event is on the synced log. Everything before it is
+either a decision of a pure function or the sender's own bytes; only the last step can be unavailable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from starlette.types import Receive
+
+from infra.clock import Clock, EventIds
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.body import read_body, refuse_framing
+from ingest.describe import Description, describe
+from ingest.headers import Headers, refuse_large_head
+from ingest.limits import InFlight
+from ingest.settings import IngestSettings
+from ingest.signatures import verify
+from ingest.sources import Source, Sources
+from ingest.watch import LogWatch
+from schemas.event import AuthContext, StreamEvent
+from schemas.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """One request to `/hooks/{tenant}/{source}`, its body still on the way."""
+
+    tenant: str
+    source: str
+    raw_headers: list[tuple[bytes, bytes]]
+    remote_address: str
+    receive: Receive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Everything a request needs; one per process."""
+
+    settings: IngestSettings
+    sources: Sources
+    stream: EventStream
+    watch: LogWatch
+    telemetry: Telemetry
+    clock: Clock
+    ids: EventIds
+    in_flight: InFlight
+
+    async def receive(self, post: Post) -> Receipt:
+        """Raises Refused for the sender's mistakes and Unavailable for ours."""
+        with self.in_flight:
+            refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
+            headers = Headers(post.raw_headers)
+            source = self.sources.find(post.tenant, source=post.source)
+            # A sender's own traceparent is not believed: it would let a stranger write into our traces.
+            with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
+                refuse_framing(headers, max_bytes=source.max_body_bytes)
+                body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms)
+                key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
+                described = describe(source.scheme, headers=headers, body=body)
+                proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)
+                event = self._event(source, described=described, body=body, proof=proof, traceparent=span.traceparent)
+                return await self._append(event)
+
+    async def _append(self, event: StreamEvent) -> Receipt:
+        self.watch.refuse_unproven()
+        with self.telemetry.span("log.append"):
+            receipt = await self.stream.append(event)
+        if not receipt.duplicate:
+            self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
+        self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
+        return receipt
+
+    def _proof(self, source: Source, *, headers: Headers, key_id: str, remote_address: str) -> AuthContext:
+        signature_header = source.scheme.signature_header
+        return AuthContext(
+            scheme=source.scheme.name,
+            key_id=key_id,
+            signature_headers={signature_header: headers.one(signature_header)},
+            verified_at=self.clock.now(),
+            remote_address=remote_address,
+        )
+
+    def _event(self, source: Source, *, described: Description, body: bytes, proof: AuthContext, traceparent: str) -> StreamEvent:
+        return StreamEvent(
+            id=self.ids.mint(),
+            tenant_id=source.tenant,
+            source=source.name,
+            event_type=described.event_type,
+            repository=described.repository,
+            delivery_id=described.delivery_id,
+            key=described.key,
+            priority=source.priority,
+            timestamp=proof.verified_at,
+            payload=body,
+            body_sha256=hashlib.sha256(body).hexdigest(),
+            content_type=described.content_type,
+            headers=described.headers,
+            auth_context=proof,
+            traceparent=traceparent,
+        )

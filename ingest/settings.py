@@ -1,0 +1,65 @@
+"""Owns what the settings file says about the receiver (`ingest`) and about who may send to it (`tenants`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings import Strict
+from schemas.event import Priority
+
+HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
+# Dotted member names of the JSON body, as in `repository.full_name`.
+POINTER = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
+
+
+class IngestSettings(Strict):
+    """Section `ingest`: the receiver itself."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` for all of this machine.")
+    port: int = Field(8080, ge=0, le=65535, description="The port that senders POST to.")
+    ops_port: int = Field(9101, ge=0, le=65535, description="The port of `/metrics`, `/healthz` and `/readyz` for operators.")
+    max_body_bytes: int = Field(
+        1024 * 1024, ge=1, description="The largest body of a source that sets none itself and whose scheme has no own cap."
+    )
+    body_timeout_ms: int = Field(15_000, ge=100, description="How long a body may take to arrive before the answer is 408.")
+    head_timeout_ms: int = Field(5_000, ge=100, description="How long a request's headers may take before its connection is closed.")
+    idle_timeout_ms: int = Field(30_000, ge=1000, description="How long a connection may wait for its next request.")
+    max_headers: int = Field(64, ge=8, description="The most headers a request may have before the answer is 431.")
+    max_header_bytes: int = Field(16_384, ge=1024, description="The most bytes its headers may have before the answer is 431.")
+    max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time; above it the answer is 503.")
+    grace_ms: int = Field(10_000, ge=1000, description="How long a stopping receiver waits for the requests it has accepted.")
+
+
+class SourceSettings(Strict):
+    """One configured sender. The second half describes a sender of scheme `generic` and is refused with any other."""
+
+    scheme: str = Field(description="How it signs: a name from the schemes table, such as `github` or `generic`.")
+    secrets: tuple[str, ...] = Field(
+        (), description="References to the active secrets, `file:secrets/name` or `env:NAME`; two while one replaces the other."
+    )
+    priority: Literal[Priority.URGENT, Priority.DEFAULT, Priority.LOW] = Field(
+        Priority.DEFAULT, description="The stream its events go to: `urgent`, `default` or `low`."
+    )
+    max_body_bytes: int | None = Field(None, ge=1, description="Its own cap on a body, instead of the scheme's or the receiver's.")
+    repository: str | None = Field(None, pattern=POINTER, description="Where in a JSON body the subject stands: `repository.full_name`.")
+    key: str | None = Field(
+        None, pattern=POINTER, description="Where in a JSON body the ordering key stands; events of one key keep order."
+    )
+
+    header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that carries the signature.")
+    prefix: str | None = Field(None, pattern=r"^[!-~]{0,32}$", description="`generic`: what stands before the signature, as in `sha256=`.")
+    encoding: Literal["hex", "base64"] | None = Field(None, description="`generic`: how the signature is written; `hex` unless set.")
+    algorithm: Literal["sha256", "sha512", "sha1"] | None = Field(None, description="`generic`: the hash of the HMAC; `sha256` unless set.")
+    delivery_id_header: str | None = Field(
+        None, pattern=HEADER_NAME, description="`generic`: the header that names a delivery; without it duplicates are not recognised."
+    )
+    event_type_header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that names the type of the event.")
+    body: Literal["any", "json"] | None = Field(None, description="`generic`: `json` refuses every other body; `any` unless set.")
+
+
+class TenantSettings(Strict):
+    """One entry of section `tenants`."""
+
+    sources: dict[str, SourceSettings] = Field(default_factory=dict, description="The tenant's senders, by name.")

@@ -1,0 +1,135 @@
+"""Owns the routing table: which source a tenant's route belongs to, with its scheme and its secrets in hand.
+
+Built once at start; every mistake in it is a ConfigError there, so that a request can find nothing half-configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from infra.settings import Settings, check_name, did_you_mean, read_secret
+from ingest.schemes import GENERIC, SCHEMES, Scheme
+from ingest.settings import IngestSettings, SourceSettings, TenantSettings
+from ingest.signatures import Secret
+from schemas.errors import ConfigError, UnknownSource
+from schemas.event import Priority
+
+GENERIC_ONLY = ("header", "prefix", "encoding", "algorithm", "delivery_id_header", "event_type_header", "body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A configured sender, ready to verify what it sends."""
+
+    tenant: str
+    name: str
+    scheme: Scheme
+    secrets: tuple[Secret, ...]
+    max_body_bytes: int
+    priority: Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All sources of all tenants."""
+
+    by_route: Mapping[tuple[str, str], Source]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Sources:
+        """Reads every secret; raises ConfigError, naming the setting, for the first mistake."""
+        ingest = settings.section("ingest", IngestSettings)
+        table: dict[tuple[str, str], Source] = {}
+        for tenant, described in settings.named_sections("tenants", TenantSettings).items():
+            for name, source in described.sources.items():
+                check_name(name, at=f"tenants.{tenant}.sources")
+                table[tenant, name] = _build(source, tenant=tenant, name=name, ingest=ingest, settings=settings)
+        return cls(table)
+
+    def find(self, tenant: str, *, source: str) -> Source:
+        """Raises UnknownSource, alike for a tenant and for a source that does not exist."""
+        found = self.by_route.get((tenant, source))
+        if found is None:
+            raise UnknownSource("there is no such tenant and source; check the path that was configured at the sender")
+        return found
+
+    def named(self, tenant: str, *, source: str) -> Source:
+        """For the operator, who may be told what does exist; raises ConfigError."""
+        tenants = sorted({name for name, _ in self.by_route})
+        if tenant not in tenants:
+            raise ConfigError(f"tenants.{tenant} does not exist{did_you_mean(tenant, tenants)}; nothing was sent")
+        names = sorted(name for owner, name in self.by_route if owner == tenant)
+        if source not in names:
+            raise ConfigError(f"tenants.{tenant}.sources.{source} does not exist{did_you_mean(source, names)}; nothing was sent")
+        return self.by_route[tenant, source]
+
+
+def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSettings, settings: Settings) -> Source:
+    at = f"tenants.{tenant}.sources.{name}"
+    scheme = scheme_of(given, name=name, at=at)
+    return Source(
+        tenant=tenant,
+        name=name,
+        scheme=scheme,
+        secrets=_secrets(given, scheme=scheme, settings=settings, at=at),
+        max_body_bytes=given.max_body_bytes or scheme.max_body_bytes or ingest.max_body_bytes,
+        priority=given.priority,
+    )
+
+
+def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:
+    """The scheme's record with what the source's settings add to it; raises ConfigError."""
+    record = SCHEMES.get(given.scheme)
+    if record is None:
+        raise ConfigError(
+            f"{at}.scheme: there is no scheme {given.scheme!r}{did_you_mean(given.scheme, SCHEMES)}; nothing could be verified"
+        )
+    if record is GENERIC:
+        record = _generic(given, at=at)
+    else:
+        _refuse_generic_settings(given, record=record, at=at)
+    return replace(
+        record,
+        namespace=record.namespace or name,
+        repository=given.repository or record.repository,
+        key=given.key or record.key,
+    )
+
+
+def _generic(given: SourceSettings, *, at: str) -> Scheme:
+    if given.header is None:
+        raise ConfigError(f"{at}.header is missing: scheme generic does not know which header carries the signature")
+    return replace(
+        GENERIC,
+        signature_header=given.header.lower(),
+        prefix=given.prefix or GENERIC.prefix,
+        encoding=given.encoding or GENERIC.encoding,
+        algorithm=given.algorithm or GENERIC.algorithm,
+        delivery_id_header=(given.delivery_id_header or "").lower(),
+        event_type_header=(given.event_type_header or "").lower(),
+        demands_json=given.body == "json",
+    )
+
+
+def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) -> None:
+    for setting in GENERIC_ONLY:
+        if getattr(given, setting) is not None:
+            raise ConfigError(f"{at}.{setting} belongs to scheme generic; scheme {record.name} has its own, so this would have no effect")
+
+
+def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> tuple[Secret, ...]:
+    if not given.secrets:
+        raise ConfigError(f"{at}.secrets is empty: nothing this source sends could be verified, so the receiver does not start")
+    return tuple(
+        Secret.of(_secret(reference, scheme=scheme, settings=settings, at=f"{at}.secrets[{number}]"))
+        for number, reference in enumerate(given.secrets)
+    )
+
+
+def _secret(reference: str, *, scheme: Scheme, settings: Settings, at: str) -> bytes:
+    secret = read_secret(reference, home=settings.home, at=at, least_bytes=scheme.least_secret_bytes)
+    # Eight is far below what any random secret has, and above `****************` and its like.
+    if len(set(secret)) < min(8, scheme.least_secret_bytes):
+        raise ConfigError(f"{at}: the secret repeats a few characters, as a placeholder does; such a secret can be guessed")
+    return secret

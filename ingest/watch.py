@@ -1,0 +1,81 @@
+"""Owns what the receiver knows about its log: whether it may hold events at all, and whether it answers now."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from infra.running.loops import BackOff, keep_running
+from infra.settings import LogSettings
+from infra.streams.connection import open_blocking
+from infra.streams.probe import refuse_unfit
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from schemas.errors import ConfigError, StreamUnavailable
+
+INTERVAL_MS = 1000
+BACK_OFF = BackOff(first_ms=200, cap_ms=1000)
+
+
+class LogWatch:
+    """Looks at the server until it has once been found fit, and asks every second whether it is there.
+
+    A log that is down does not keep a receiver from starting; one that would lose events does, also when it is met
+    only later: until it is proven fit nothing is accepted.
+    """
+
+    def __init__(self, log: LogSettings, *, home: Path, stream: EventStream, telemetry: Telemetry) -> None:
+        self._log = log
+        self._home = home
+        self._stream = stream
+        self._telemetry = telemetry
+        self._is_fit = False
+        self._answers = False
+        self.verdict: ConfigError | None = None
+        """Why the receiver stopped itself, if it did."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_fit and self._answers
+
+    def refuse_unproven(self) -> None:
+        """Raises StreamUnavailable while it is not known whether the log keeps what it is given."""
+        if not self._is_fit:
+            raise StreamUnavailable("the log has not been reached since this receiver started")
+
+    def look(self) -> None:
+        """Blocking; raises ConfigError when the server is unfit and StreamUnavailable when it does not answer."""
+        client = open_blocking(self._log, home=self._home)
+        try:
+            refuse_unfit(client, self._log)
+        finally:
+            client.close()
+        self._is_fit = True
+
+    @asynccontextmanager
+    async def running(self, *, on_unfit: Callable[[], None] = lambda: signal.raise_signal(signal.SIGTERM)) -> AsyncIterator[None]:
+        """Watches in the background; `on_unfit` ends the process in order, which then exits with the verdict."""
+        stop = asyncio.Event()
+        watching = asyncio.create_task(self._watch(stop, on_unfit=on_unfit))
+        try:
+            yield
+        finally:
+            stop.set()
+            await watching
+
+    async def _watch(self, stop: asyncio.Event, *, on_unfit: Callable[[], None]) -> None:
+        try:
+            await keep_running(
+                self._step, name="log watch", telemetry=self._telemetry, stop=stop, interval_ms=INTERVAL_MS, back_off=BACK_OFF
+            )
+        except ConfigError as error:
+            self.verdict = error
+            on_unfit()
+
+    async def _step(self) -> None:
+        if not self._is_fit:
+            await asyncio.to_thread(self.look)
+        self._answers = await self._stream.is_ready()

@@ -1,0 +1,167 @@
+"""Listening sockets, and a small application served from another process."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.running.serving import inherited, listen
+from schemas.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+# Answers after as many seconds as its path says.
+PROGRAM = """
+import asyncio, sys
+from infra.running.serving import ServingLimits, inherited, serve
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while True:
+            kind = (await receive())["type"]
+            await send({"type": kind + ".complete"})
+            if kind == "lifespan.shutdown":
+                return
+    await asyncio.sleep(float(scope["path"][1:]))
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+limits = ServingLimits(head_timeout_ms=500, idle_timeout_ms=5000, grace_ms=3000, drain_ms=2000)
+serve(app, listener=inherited(int(sys.argv[1])), limits=limits)
+print("drained", flush=True)
+"""
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listen("127.0.0.1", port=0, setting="test") as listening:
+        yield listening
+
+
+@pytest.fixture
+def server(listener: socket.socket) -> Iterator[subprocess.Popen[str]]:
+    descriptor = listener.fileno()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(descriptor)], cwd=ROOT, pass_fds=(descriptor,), stdout=subprocess.PIPE, text=True
+    )
+    get(listener, "/0").close()
+    yield process
+    process.kill()
+    process.communicate(timeout=10)
+
+
+def get(listener: socket.socket, path: str) -> http.client.HTTPConnection:
+    """A kept-alive connection whose first request is answered."""
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+    connection.request("GET", path)
+    assert connection.getresponse().read() == b"ok"
+    return connection
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_port_in_use_is_a_config_error_that_names_the_setting(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+
+    with pytest.raises(
+        ConfigError, match=rf"some\.port={port} cannot be used on 127\.0\.0\.1 \(Address already in use\).*set another port"
+    ):
+        listen("127.0.0.1", port=port, setting="some.port")
+
+
+def test_an_address_of_another_machine_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"some\.port=0 cannot be used on 192\.0\.2\.1"):
+        listen("192.0.2.1", port=0, setting="some.port")
+
+
+def test_a_host_that_does_not_exist_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
+        listen("no.such.host.invalid", port=0, setting="some.port")
+
+
+def test_a_file_is_no_listening_socket(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(ConfigError, match="is no socket"):
+            inherited(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_socket_that_does_not_listen_is_refused() -> None:
+    with socket.socket() as idle, pytest.raises(ConfigError, match="does not listen"):
+        inherited(idle.fileno())
+
+
+def test_sigterm_lets_a_running_request_finish_and_exits_with_0(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+    connection.request("GET", "/1")
+    get(listener, "/0").close()
+
+    server.send_signal(signal.SIGTERM)
+
+    response = connection.getresponse()
+    assert (response.read(), response.headers["connection"]) == (b"ok", "close")
+    assert server.wait(timeout=20) == 0
+    connection.close()
+
+
+def test_a_request_beyond_the_grace_does_not_hold_the_server(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=30)
+    connection.request("GET", "/1000")
+    get(listener, "/0").close()
+
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(timeout=20) == 0
+    connection.close()
+
+
+def test_a_kept_alive_client_may_send_once_more_while_the_server_drains(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+    port = listener.getsockname()[1]
+    listener.close()
+
+    server.send_signal(signal.SIGTERM)
+    while is_listening(port):
+        time.sleep(0.005)
+    connection.request("GET", "/0")
+    response = connection.getresponse()
+
+    assert (response.read(), response.headers["connection"]) == (b"ok", "close")
+    assert server.wait(timeout=20) == 0
+    connection.close()
+
+
+def test_an_idle_client_does_not_hold_a_draining_server(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+
+    server.send_signal(signal.SIGTERM)
+
+    assert connection.sock.recv(1) == b""
+    assert server.wait(timeout=20) == 0
+    connection.close()
+
+
+def test_an_idle_connection_is_closed_after_its_time(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+    began = time.monotonic()
+
+    assert connection.sock.recv(1) == b""
+    assert time.monotonic() - began < 25
+    assert server.poll() is None
+    connection.close()

@@ -1,0 +1,123 @@
+"""The ASGI edge, called without a server: what nobody expected is still no fault of the sender."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Message, Scope
+
+from infra.clock import Clock, EventIds
+from infra.settings import LogSettings, TelemetrySettings, load_settings
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.app import App
+from ingest.limits import InFlight
+from ingest.receive import Receiver
+from ingest.settings import IngestSettings
+from ingest.sources import Sources
+from ingest.watch import LogWatch
+from tests.ingest.receivers import PATH, PUSH, signed_headers, write_home
+
+
+@pytest.fixture
+def telemetry(home: Path) -> Iterator[Telemetry]:
+    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
+    yield started
+    started.shutdown()
+
+
+@pytest.fixture
+async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiver:
+    stream = EventStream.open(log, home=home)
+    clock = Clock()
+    return Receiver(
+        settings=IngestSettings(),
+        sources=Sources.from_settings(load_settings(write_home(home, log=log))),
+        stream=stream,
+        watch=LogWatch(log, home=home, stream=stream, telemetry=telemetry),
+        telemetry=telemetry,
+        clock=clock,
+        ids=EventIds(clock),
+        in_flight=InFlight(1),
+    )
+
+
+class Exchange:
+    """One request whose body comes when the test says so, and its answer."""
+
+    def __init__(self) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in signed_headers(PUSH).items()]
+        self.scope: Scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "headers": headers}
+        self.body: asyncio.Queue[Message] = asyncio.Queue()
+        self.sent: list[Message] = []
+
+    def send_body(self) -> None:
+        self.body.put_nowait({"type": "http.request", "body": PUSH, "more_body": False})
+
+    async def run(self, app: App) -> None:
+        async def send(message: Message) -> None:
+            self.sent.append(message)
+
+        await app(self.scope, self.body.get, send)
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.sent[0]["headers"])
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.sent[1]["body"])["error"]
+
+
+async def test_a_bug_of_ours_is_503_and_its_traceback_goes_to_the_log(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    source = receiver.sources.find("demo", source="github")
+    broken = replace(source, scheme=replace(source.scheme, algorithm="no such hash"))  # type: ignore[arg-type]
+    exchange = Exchange()
+    exchange.send_body()
+
+    await exchange.run(App(replace(receiver, sources=Sources({("demo", "github"): broken}))))
+
+    assert (exchange.status, exchange.error["code"]) == (503, "unavailable")
+    assert int(exchange.headers[b"retry-after"]) >= 1
+    assert "hash" not in exchange.error["message"]
+    line = json.loads(capsys.readouterr().err)
+    assert line["level"] == "error"
+    assert "ValueError" in line["exception"]
+
+
+async def test_a_request_that_is_cut_off_by_the_end_of_the_grace_is_503(receiver: Receiver) -> None:
+    exchange = Exchange()
+    working = asyncio.create_task(exchange.run(App(receiver)))
+    await asyncio.sleep(0)
+
+    working.cancel()
+    await working
+
+    assert exchange.status == 503
+
+
+async def test_a_request_above_the_limit_is_503_and_the_next_one_is_not(receiver: Receiver) -> None:
+    app = App(receiver)
+    first, second, third = Exchange(), Exchange(), Exchange()
+    working = asyncio.create_task(first.run(app))
+    await asyncio.sleep(0)
+
+    await second.run(app)
+    first.send_body()
+    await working
+    third.send_body()
+    await third.run(app)
+
+    assert (second.status, second.error["code"]) == (503, "overloaded")
+    # Neither is accepted, because this receiver has never seen its log; but both had their turn.
+    assert (first.error["code"], third.error["code"]) == ("stream_unavailable", "stream_unavailable")

@@ -1,0 +1,124 @@
+"""A log that is down, comes back, or may not hold events; each test has a server of its own."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer, free_port
+from infra.settings import LogSettings
+from tests.ingest.receivers import DEADLINE_S, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    """Not started yet."""
+    own = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
+    yield own
+    own.stop()
+
+
+@pytest.fixture
+def started(home: Path, server: EmbeddedServer) -> Iterator[list[RunningReceiver]]:
+    """Receivers that the test has started; they are stopped when it ends."""
+    write_home(home, log=LogSettings(url=server.url, timeout_ms=1000))
+    running: list[RunningReceiver] = []
+    yield running
+    for receiver in running:
+        receiver.stop()
+
+
+def is_accepted(receiver: RunningReceiver) -> bool:
+    return post_push(receiver.port).status == 202
+
+
+def is_ready(receiver: RunningReceiver) -> bool:
+    pages = [post(port, body=b"", headers={}, path="/readyz", method="GET").status for port in (receiver.port, receiver.ops_port)]
+    return pages == [200, 200]
+
+
+def test_a_receiver_starts_without_its_log_and_accepts_when_the_log_comes(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start_receiver(home)
+    started.append(receiver)
+
+    answer = post_push(receiver.port)
+    wrong = post_push(receiver.port, x_hub_signature_256="sha256=00")
+    health = post(receiver.port, body=b"", headers={}, path="/healthz", method="GET")
+
+    assert (answer.status, answer.code) == (503, "stream_unavailable")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert str(server.port) not in answer.body.decode()
+    assert (wrong.status, health.status, is_ready(receiver)) == (401, 200, False)
+
+    server.start()
+
+    wait_until(lambda: is_accepted(receiver), what="an event is accepted without a restart")
+    wait_until(lambda: is_ready(receiver), what="the receiver calls itself ready")
+
+
+def test_a_log_that_dies_and_returns_is_used_again(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    server.start()
+    receiver = start_receiver(home)
+    started.append(receiver)
+    assert is_accepted(receiver)
+
+    server.kill()
+    during = [post_push(receiver.port) for _ in range(50)]
+    wait_until(lambda: not is_ready(receiver), what="the receiver calls itself not ready")
+    server.start()
+
+    assert {answer.status for answer in during} == {503}
+    assert all("retry-after" in answer.headers for answer in during)
+    wait_until(lambda: is_accepted(receiver), what="an event is accepted without a restart")
+    assert [line for line in receiver.lines if line.get("level") == "error" or "exception" in line] == []
+
+
+def test_an_outage_does_not_fill_the_log_file(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    receiver = start_receiver(home)
+    started.append(receiver)
+
+    for _ in range(300):
+        assert post_push(receiver.port).status == 503
+    receiver.stop()
+
+    refusals = receiver.said("request refused")
+    seconds = {line["timestamp"][:19] for line in refusals}
+    assert 1 <= len(refusals) <= 5 * (len(seconds) + 1)
+    assert not server.answers()
+
+
+def test_an_unfit_log_that_comes_later_stops_the_receiver_before_it_accepts(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    server.options["appendfsync"] = "everysec"
+    receiver = start_receiver(home)
+    started.append(receiver)
+    assert post_push(receiver.port).status == 503
+
+    # Events keep coming while the server appears: none of them may be the one that is not synced.
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    statuses = statuses_until_it_ends(receiver)
+    starting.join()
+
+    assert set(statuses) == {503}
+    assert receiver.process.wait(timeout=DEADLINE_S) == 2
+    assert any("appendfsync is everysec" in line.get("text", "") for line in receiver.said("not JSON"))
+
+
+def statuses_until_it_ends(receiver: RunningReceiver) -> list[int]:
+    statuses: list[int] = []
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        try:
+            statuses.append(post_push(receiver.port).status)
+        except (OSError, http.client.HTTPException):
+            break
+    return statuses
