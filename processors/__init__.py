@@ -1,0 +1,8 @@
+"""From stream to side effect: what a user's processor is, and the worker that runs it. Imports `schemas` and `infra` only."""
+
+from processors.delivery import Delivery
+from processors.registry import processor
+from processors.signals import Reject, Retry
+from schemas.event import StreamEvent
+
+__all__ = ["Delivery", "Reject", "Retry", "StreamEvent", "processor"]

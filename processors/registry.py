@@ -1,0 +1,95 @@
+"""Owns the `@processor` decorator and the choice of the processor for an event type."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+from schemas.errors import ConfigError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+ATTRIBUTE = "__hooklake_processor__"
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorSpec:
+    """What the decorator was told; `max_attempts` None means the group's setting."""
+
+    name: str
+    function: Callable[..., Any]
+    patterns: tuple[str, ...]
+    max_attempts: int | None
+    timeout_ms: int
+
+
+def processor(*patterns: str, max_attempts: int | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Callable[[Function], Function]:
+    """Marks a function as the processor of event types: exact (`github.push`) or by prefix (`github.*`, `*`).
+
+    Only attaches a spec; a worker that is told the module finds it there. Raises ConfigError for a pattern that is neither.
+    """
+    if not patterns:
+        raise ConfigError("@processor needs at least one pattern, such as `github.push` or `*`; without one no event would reach it")
+    for pattern in patterns:
+        if "*" in pattern[:-1] or (pattern.endswith("*") and not (pattern == "*" or pattern.endswith(".*"))):
+            raise ConfigError(f"@processor({pattern!r}): a `*` stands alone or after the last dot, as in `github.pull_request.*`")
+
+    def attach(function: Function) -> Function:
+        name = f"{function.__module__}:{function.__qualname__}"
+        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms))
+        return function
+
+    return attach
+
+
+class Registry:
+    """The processors of one group; an event goes to exactly one of them, the most specific."""
+
+    def __init__(self, specs: Iterable[ProcessorSpec]) -> None:
+        """Raises ConfigError when two processors have the same pattern: which of them should run?"""
+        self._by_pattern: dict[str, ProcessorSpec] = {}
+        for spec in specs:
+            for pattern in spec.patterns:
+                other = self._by_pattern.setdefault(pattern, spec)
+                if other is not spec:
+                    raise ConfigError(f"{other.name} and {spec.name} both process {pattern!r}; only one of them would run")
+        if not self._by_pattern:
+            raise ConfigError("the module has no function with @processor, so every event would be acked unprocessed")
+
+    @property
+    def specs(self) -> list[ProcessorSpec]:
+        return list(dict.fromkeys(self._by_pattern.values()))
+
+    def match(self, event_type: str) -> ProcessorSpec | None:
+        """Exact first, then the longest prefix; None when nobody wants the event."""
+        if event_type in self._by_pattern:
+            return self._by_pattern[event_type]
+        parts = event_type.split(".")
+        for length in range(len(parts) - 1, 0, -1):
+            found = self._by_pattern.get(".".join(parts[:length]) + ".*")
+            if found is not None:
+                return found
+        return self._by_pattern.get("*")
+
+
+def load(reference: str) -> Registry:
+    """The registry of `module`, or of the one function `module:name`; raises ConfigError with the import's own error."""
+    module_name, _, name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # A user's module may raise anything at import; whatever it is, the worker cannot start.
+        raise ConfigError(f"the processors' module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    return Registry(_specs_in(module, name=name))
+
+
+def _specs_in(module: ModuleType, *, name: str) -> list[ProcessorSpec]:
+    if not name:
+        found = [getattr(value, ATTRIBUTE, None) for value in vars(module).values()]
+        return [spec for spec in found if isinstance(spec, ProcessorSpec)]
+    spec = getattr(getattr(module, name, None), ATTRIBUTE, None)
+    if not isinstance(spec, ProcessorSpec):
+        raise ConfigError(f"{module.__name__}:{name} is no function with @processor, so there is nothing to run")
+    return [spec]

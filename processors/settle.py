@@ -1,0 +1,43 @@
+"""Owns the decision about a delivery after its attempt: ack, retry or dead letter. Pure; `infra/streams/settle.py` acts."""
+
+from __future__ import annotations
+
+import traceback
+
+from infra.streams.settle import Ack, GiveUp, RetryLater, Settlement
+from processors.retry import RetryIn, RetryPolicy, describe, next_step
+
+TRACEBACK_CHARACTERS = 8000
+
+
+def after_attempt(error: BaseException | None, *, processor: str, attempt: int, policy: RetryPolicy, now_ms: int) -> Settlement:
+    if error is None:
+        return Ack()
+    step = next_step(error, attempt=attempt, policy=policy)
+    if isinstance(step, RetryIn):
+        return RetryLater(step.delay_ms, retry_count=attempt)
+    return GiveUp(
+        processor=processor,
+        reason=step.reason,
+        error=describe(error),
+        traceback="".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:],
+        attempts=attempt,
+        dead_at_ms=now_ms,
+    )
+
+
+def malformed(error: Exception, *, now_ms: int) -> GiveUp:
+    """An entry that is no event can never succeed: a dead letter at once, its bytes kept."""
+    return GiveUp(processor="", reason="the entry is no event", error=describe(error), traceback="", attempts=0, dead_at_ms=now_ms)
+
+
+def deadly(*, processor: str, attempts: int, now_ms: int) -> GiveUp:
+    """An entry whose workers died again and again is not given to another one."""
+    return GiveUp(
+        processor=processor,
+        reason=f"its worker died {attempts} times while it was running",
+        error="",
+        traceback="",
+        attempts=attempts,
+        dead_at_ms=now_ms,
+    )
