@@ -55,6 +55,7 @@ class TelemetrySettings(Strict):
     traces: str = Field(
         "off", pattern=r"^(off|file:.+|https?://.+)$", description="`off`, `file:traces.jsonl` under the home, or an OTLP/HTTP address."
     )
+    ops_host: str = Field("127.0.0.1", description="Where the ops ports listen: metrics and health, without authentication.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is logged.")
 
 

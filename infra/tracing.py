@@ -22,6 +22,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags
 
+from schemas.errors import Refused
+
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 RECORDED = "01"
 NOT_RECORDED = "00"
@@ -84,7 +86,8 @@ class Span:
             self._end(self._recorded, error)
 
     def _end(self, recorded: trace.Span, error: BaseException | None) -> None:
-        if isinstance(error, Exception):
+        # A refusal is a right answer to a wrong request, not a fault of this process.
+        if isinstance(error, Exception) and not isinstance(error, Refused):
             recorded.record_exception(error)
             recorded.set_status(Status(StatusCode.ERROR, type(error).__name__))
         recorded.end()

@@ -64,7 +64,8 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
         ids=EventIds(clock),
         in_flight=InFlight(ingest.max_in_flight),
     )
-    ops = OpsServer(ingest.ops_port, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
+    host = settings.telemetry.ops_host
+    ops = OpsServer(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
     ops.start()
     try:
         address = listener.getsockname()

@@ -56,7 +56,9 @@ async def _work(settings: Settings, *, group: str, options: GroupSettings, modul
             group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry
         )
         setting = f"groups.{group}.ops_port"
-        ops = OpsServer(options.ops_port, telemetry=telemetry, is_ready=lambda: worker.is_reading, setting=setting)
+        ops = OpsServer(
+            options.ops_port, host=settings.telemetry.ops_host, telemetry=telemetry, is_ready=lambda: worker.is_reading, setting=setting
+        )
         ops.start()
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):

@@ -79,3 +79,13 @@ class Keys:
 
     def registry(self, shard: int) -> str:
         return self._key(shard, "registry")
+
+
+def why_other_shards(fixed: str | bytes | None, *, wanted: int) -> str:
+    """The sentence for a log that was begun with another number of shards, or an empty text."""
+    if fixed is None or int(fixed) == wanted:
+        return ""
+    return (
+        f"log.shards={wanted}, but this log was begun with {int(fixed)} shards: events would be looked for in the wrong shard; "
+        f"set log.shards to {int(fixed)}"
+    )

@@ -9,6 +9,7 @@ import redis
 
 from infra.settings import LogSettings
 from infra.streams.connection import translated
+from infra.streams.keys import Keys, why_other_shards
 from schemas.errors import ConfigError
 
 OLDEST = (7, 0)
@@ -32,7 +33,8 @@ def refuse_unfit(client: redis.Redis, log: LogSettings) -> ServerFacts:
     """The server's facts; raises ConfigError, one sentence, when it may not hold events."""
     with translated():
         facts = look(client)
-    reason = why_unfit(facts, log)
+        fixed = client.hget(Keys(log.prefix, log.shards).registry(0), "shards")
+    reason = why_unfit(facts, log) or why_other_shards(fixed, wanted=log.shards)
     if reason:
         raise ConfigError(reason)
     return facts

@@ -18,7 +18,7 @@ from infra.clock import Clock
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.entries import Fields, encode
-from infra.streams.keys import EVENT_STREAMS, Keys
+from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
 from infra.streams.pipelining import Pipeline
 from infra.streams.seen import SeenWindow, marker_of
 from schemas.errors import ConfigError, StreamUnavailable
@@ -140,10 +140,7 @@ def begun(reply: list[bytes], *, keys: Keys) -> str:
     """The incarnation that `begin` answered; raises ConfigError when the log has another number of shards."""
     status, value = reply
     if status == b"shards":
-        raise ConfigError(
-            f"log.shards={keys.shards}, but this log was begun with {value.decode()} shards: events would be looked for in the "
-            f"wrong shard; set log.shards to {value.decode()}"
-        )
+        raise ConfigError(why_other_shards(value, wanted=keys.shards))
     return value.decode()
 
 

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer, free_port
+from infra.settings import LogSettings
+from infra.streams.connection import open_blocking
+from infra.streams.probe import ServerFacts, refuse_unfit, why_unfit
+from infra.streams.stream import EventStream
+from schemas.errors import ConfigError
+from tests.events import an_event
+
+FIT = ServerFacts("valkey", "9.1.2", (7, 2), append_only=True, append_fsync="always", eviction="noeviction", role="master")
+LOG = LogSettings(url="redis://127.0.0.1")
+
+
+def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
+    client = open_blocking(log, home=home)
+
+    facts = refuse_unfit(client, log)
+
+    client.close()
+    assert (facts.name, facts.append_only, facts.append_fsync, facts.eviction) == ("valkey", True, "always", "noeviction")
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (replace(FIT, compatible_with=(6, 2)), "streams need Redis 7.0 or later"),
+        (replace(FIT, eviction="allkeys-lru"), "a full memory would delete accepted events"),
+        (replace(FIT, append_only=False), "a restart would lose every event"),
+        (replace(FIT, append_fsync="everysec"), "a power cut would lose accepted events"),
+    ],
+)
+def test_an_unfit_server_is_refused_with_the_consequence(facts: ServerFacts, sentence: str) -> None:
+    assert sentence in why_unfit(facts, LOG)
+
+
+def test_relaxed_durability_accepts_a_server_that_may_lose_a_second() -> None:
+    relaxed = LOG.model_copy(update={"durability": "relaxed"})
+
+    assert why_unfit(replace(FIT, append_only=False, append_fsync="no"), relaxed) == ""
+    assert why_unfit(replace(FIT, eviction="allkeys-lru"), relaxed) != ""
+
+
+@pytest.fixture
+def unfit_server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(tmp_path / "unfit", free_port(), "a-test-password", options=request.param)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.parametrize(
+    ("unfit_server", "sentence"),
+    [
+        ({"maxmemory-policy": "allkeys-lru"}, "maxmemory-policy is allkeys-lru"),
+        ({"appendfsync": "everysec"}, "appendfsync is everysec"),
+        ({"appendonly": "no"}, "appendonly no"),
+    ],
+    indirect=["unfit_server"],
+)
+def test_a_real_unfit_server_is_refused(unfit_server: EmbeddedServer, home: Path, sentence: str) -> None:
+    log = LogSettings(url=unfit_server.url)
+    client = open_blocking(log, home=home)
+
+    with pytest.raises(ConfigError, match=sentence):
+        refuse_unfit(client, log)
+    client.close()
+
+
+async def test_another_number_of_shards_is_refused_at_start(stream: EventStream, log: LogSettings, home: Path) -> None:
+    for _ in range(20):  # every shard is begun
+        await stream.append(an_event())
+    other = log.model_copy(update={"shards": 2})
+    client = open_blocking(other, home=home)
+
+    with pytest.raises(ConfigError, match=r"log\.shards=2, but this log was begun with 4 shards"):
+        refuse_unfit(client, other)
+    client.close()
