@@ -1,0 +1,104 @@
+"""Owns what `hooklake up` prints: addresses, ports, where the logs are, a signed curl line, and each change as one line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from infra.running.services import RECEIVER, services_of
+from infra.settings import Settings, environment_with
+
+# What each scheme's example event is called.
+EXAMPLES = {"github": "push"}
+
+
+class Announcer:
+    """Prints for people; colours on a terminal only, and a terminal that went away is no reason to stop."""
+
+    def __init__(self, settings: Settings, *, address: tuple[str, int]) -> None:
+        self._settings = settings
+        self._base = f"http://{_reachable(address[0])}:{address[1]}"
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._showed_example = False
+
+    def say(self, sentence: str) -> None:
+        self._print(escape(sentence))
+
+    def begin(self) -> None:
+        home = self._settings.home
+        self._print(f"[bold]hooklake[/bold] is starting; Ctrl-C stops it. Everything it keeps is in {escape(str(home))}")
+        rows = [("senders post to", f"{self._base}/hooks/{tenant}/{source}") for tenant, source in sources_of(self._settings)]
+        rows += [(f"{service.name} metrics", f"http://127.0.0.1:{service.ops_port}/metrics") for service in services_of(self._settings)]
+        rows += [("logs", str(home / "logs"))]
+        width = max(len(label) for label, _ in rows)
+        for label, value in rows:
+            self._print(escape(f"  {label:<{width}}  {value}"))
+
+    def on_ready(self, name: str) -> None:
+        """Shows the example once, when there is somebody to receive it."""
+        if name != RECEIVER or self._showed_example:
+            return
+        self._showed_example = True
+        line = signed_curl(self._settings, base=self._base)
+        if line:
+            self._print(f"send a signed event, in another terminal:\n\n{escape(line)}\n")
+            self._print(f'then look at it: {escape(command_that_works())} query "SELECT event_type, repository, received_at FROM events"\n')
+
+    def _print(self, text: str) -> None:
+        with suppress(OSError):
+            self._console.print(text)
+
+
+def sources_of(settings: Settings) -> list[tuple[str, str]]:
+    """(tenant, source) of every configured sender, read by name; the receiver checks them."""
+    found = []
+    for tenant, section in settings.file.tenants.items():
+        sources = section.get("sources") if isinstance(section, dict) else None
+        found += [(str(tenant), str(source)) for source in sources] if isinstance(sources, dict) else []
+    return found
+
+
+def signed_curl(settings: Settings, *, base: str) -> str:
+    """A curl line for the first source, from the module that signs; empty when it has none to offer."""
+    for tenant, source in sources_of(settings)[:1]:
+        scheme = settings.file.tenants[tenant]["sources"][source].get("scheme", "")
+        command = [
+            sys.executable,
+            "-m",
+            "ingest.send",
+            source,
+            EXAMPLES.get(scheme, "example"),
+            "--tenant",
+            tenant,
+            "--curl",
+            "--url",
+            base,
+        ]
+        environment = environment_with({"HOOKLAKE_HOME": str(settings.home), "PYTHONSAFEPATH": "1"})
+        made = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        return made.stdout.strip() if made.returncode == 0 else ""
+    return ""
+
+
+def command_that_works() -> str:
+    """`hooklake` where the shell finds ours by that name, else its path."""
+    ours = Path(sys.executable).parent / "hooklake"
+    found = shutil.which("hooklake")
+    if found is not None and Path(found).resolve() == ours.resolve():
+        return "hooklake"
+    with suppress(ValueError):
+        return str(ours.relative_to(Path.cwd()))
+    return str(ours)
+
+
+def _reachable(host: str) -> str:
+    """An address that can be pasted: a receiver that listens everywhere is reached at home."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

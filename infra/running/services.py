@@ -1,0 +1,83 @@
+"""Owns what the supervisor knows of the services: their names, commands, ports and order; their settings stay their own.
+
+`infra` never imports a service, so the few fields that a launcher needs are read here by name. A test compares names and
+defaults with the services' own models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from infra.settings import Settings
+from schemas.errors import ConfigError
+
+RECEIVER = "receiver"
+WORKER = "worker"
+ARCHIVE = "archive"
+
+
+class ReceiverPorts(BaseModel):
+    """The fields of section `ingest` that others than the receiver need."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    ops_port: int = 9101
+
+
+class WorkerPorts(BaseModel):
+    """The field of a group that others than its worker need."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    ops_port: int = 9102
+
+
+class ArchivePorts(BaseModel):
+    """The field of section `archive` that others than the archive need."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    ops_port: int = 9103
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process of an installation."""
+
+    name: str
+    kind: str
+    module: str
+    arguments: tuple[str, ...]
+    ops_port: int
+    ops_setting: str
+
+
+def services_of(settings: Settings) -> list[Service]:
+    """Receiver, a worker per group, archive; raises ConfigError when a field that we read is wrong."""
+    receiver = settings.section("ingest", ReceiverPorts)
+    groups = settings.named_sections("groups", WorkerPorts)
+    archive = settings.section("archive", ArchivePorts)
+    workers = [
+        Service(f"{WORKER}-{group}", WORKER, "processors", ("--group", group), ports.ops_port, f"groups.{group}.ops_port")
+        for group, ports in groups.items()
+    ]
+    return [
+        Service(RECEIVER, RECEIVER, "ingest", (), receiver.ops_port, "ingest.ops_port"),
+        *workers,
+        Service(ARCHIVE, ARCHIVE, "analytics", (), archive.ops_port, "archive.ops_port"),
+    ]
+
+
+def refuse_shared_ports(settings: Settings) -> None:
+    """Raises ConfigError naming both settings when two of them want one port."""
+    wanted = [(settings.section("ingest", ReceiverPorts).port, "ingest.port")]
+    wanted += [(service.ops_port, service.ops_setting) for service in services_of(settings)]
+    taken: dict[int, str] = {}
+    for port, setting in wanted:
+        if port and port in taken:
+            raise ConfigError(f"{setting}={port} is also {taken[port]}, so the second process could not start: give it another port")
+        taken[port] = setting

@@ -1,0 +1,123 @@
+"""Owns `hooklake status`: lag, counts, dead letters and processes on one screen, and whether a person is needed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.running.cli import run
+from infra.running.healthcheck import answers_ok
+from infra.running.services import services_of
+from infra.settings import Settings, load_settings
+from infra.streams.overview import GroupState, Overview, read_overview
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the screen shows; `needs` has a sentence for everything that will not heal by itself."""
+
+    accepted: int
+    duplicates: int
+    conflicts: int
+    archived: int | None
+    in_log: int | None
+    out_of_balance: int | None
+    waiting_retries: int
+    open_dead_letters: int
+    groups: list[GroupState]
+    processes: dict[str, bool]
+    needs: list[str] = field(default_factory=list)
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False) -> None:
+    """Shows lag, counts, dead letters and processes; exits with 1 when something needs a person, and with 3 when the log is away."""
+    found = look(load_settings())
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        show(found)
+    sys.exit(1 if found.needs else 0)
+
+
+def look(settings: Settings) -> Status:
+    """Raises StreamUnavailable when the log does not answer."""
+    overview = read_overview(settings.log, home=settings.home)
+    processes = {service.name: answers_ok(service.ops_port) for service in services_of(settings)}
+    return summarise(overview, processes=processes)
+
+
+def summarise(overview: Overview, *, processes: dict[str, bool]) -> Status:
+    """Pure: what to show, and what to ask a person for."""
+    return Status(
+        accepted=overview.accepted,
+        duplicates=sum(overview.counts.duplicates.values()),
+        conflicts=sum(overview.counts.conflicts.values()),
+        archived=overview.archived_rows,
+        in_log=overview.above_archived,
+        out_of_balance=overview.out_of_balance,
+        waiting_retries=overview.waiting_retries,
+        open_dead_letters=overview.open_dead_letters,
+        groups=overview.groups,
+        processes=processes,
+        needs=needs_of(overview, processes=processes),
+    )
+
+
+def needs_of(overview: Overview, *, processes: dict[str, bool]) -> list[str]:
+    needs = [f"{name} is not ready: see logs/{name}.log, or `hooklake doctor`" for name, is_ready in processes.items() if not is_ready]
+    if overview.open_dead_letters:
+        needs.append(f"{overview.open_dead_letters} dead letters wait for a decision: `hooklake dead-letters list`")
+    needs += [f"group {state.group} lost {state.lost} deliveries that were trimmed beneath it" for state in overview.groups if state.lost]
+    if (missing := overview.out_of_balance or 0) > 0:
+        needs.append(f"{missing} accepted events are neither archived nor in the log; look again when nothing arrives, then audit")
+    elif missing < 0:
+        needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
+    return needs
+
+
+def show(found: Status) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}: {_balance(found)}; "
+        f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts"
+    )
+    console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
+    console.print(_groups_table(found.groups))
+    for name, is_ready in found.processes.items():
+        console.print(f"{name}: {'[green]ready[/]' if is_ready else '[red]not ready[/]'}")
+    for sentence in found.needs:
+        console.print(f"[red]![/] {sentence}")
+
+
+def _groups_table(groups: list[GroupState]) -> Table:
+    table = Table("group", "not yet delivered", "in work", "oldest waits", "dead letters", box=None, pad_edge=False)
+    for state in groups:
+        table.add_row(state.group, _shown(state.undelivered), str(state.pending), _age(state.oldest_ms), str(state.dead_letters))
+    return table
+
+
+def _balance(found: Status) -> str:
+    if found.out_of_balance is None:
+        return "it cannot be told just now"
+    return "[green]the books balance[/]" if found.out_of_balance == 0 else f"[red]out of balance by {found.out_of_balance}[/]"
+
+
+def _shown(number: int | None) -> str:
+    return "unknown" if number is None else str(number)
+
+
+def _age(oldest_ms: int | None) -> str:
+    return "-" if oldest_ms is None else f"{oldest_ms / 1000:.1f} s"
+
+
+if __name__ == "__main__":
+    run(app)

@@ -1,0 +1,294 @@
+"""Owns child processes: starts them, restarts what dies, says what changes, and stops them in order with none left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemas.errors import ConfigError
+
+TICK_S = 0.1
+KILL_DEADLINE_S = 5.0
+PROBE_EVERY_S = 1.0
+LARGEST_LOG_BYTES = 20 * 1024 * 1024
+EXIT_CONFIG = 2
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How long to wait before the n-th restart in a row; a child that was up for `healthy_s` begins anew. Pure."""
+
+    first_s: float = 0.5
+    cap_s: float = 30.0
+    healthy_s: float = 30.0
+
+    def delay_s(self, deaths: int) -> float:
+        return float(min(self.cap_s, self.first_s * 2 ** min(deaths - 1, 20)))
+
+    def deaths_after(self, deaths: int, *, lived_s: float) -> int:
+        """How many deaths in a row there are, with the one of a child that lived so long."""
+        return 1 if lived_s >= self.healthy_s else deaths + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """One process to keep running."""
+
+    name: str
+    command: Sequence[str]
+    environment: dict[str, str]
+    is_ready: Callable[[], bool]
+    stop_stage: int
+    """Stages stop one after the other, lowest first; children of one stage stop together."""
+    after: str = ""
+    """Starts when this one is ready, or after `patience_s` without."""
+    patience_s: float = float("inf")
+    why_not: Callable[[], str] | None = None
+    """Asked once before the first start: a sentence means that this machine has to do without the child."""
+    grace_s: float = 20.0
+    pass_fds: tuple[int, ...] = ()
+
+
+def stop_stages(children: Sequence[Child]) -> list[list[str]]:
+    """The names in the order of stopping. Pure."""
+    stages = sorted({child.stop_stage for child in children})
+    return [[child.name for child in children if child.stop_stage == stage] for stage in stages]
+
+
+def describe_end(returncode: int) -> str:
+    return f"died (signal {-returncode})" if returncode < 0 else f"exited with {returncode}"
+
+
+@dataclass(slots=True)
+class Running:
+    """A child and what became of it so far."""
+
+    child: Child
+    log_path: Path
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    start_at: float = 0.0
+    deaths: int = 0
+    ready: bool = False
+    was_ever_ready: bool = False
+    probed_at: float = 0.0
+    probe: Future[bool] | None = None
+    doubt: Future[str] | None = None
+    log_offset: int = 0
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs in the main thread; `say` gets one sentence per change."""
+
+    children: list[Child]
+    logs: Path
+    say: Callable[[str], None]
+    on_ready: Callable[[str], None] = lambda _name: None
+    """Called in a thread of its own, each time a child becomes ready."""
+    policy: RestartPolicy = RestartPolicy()
+    _running: dict[str, Running] = field(default_factory=dict)
+    _probes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe"))
+    _began_at: float = 0.0
+
+    def run(self, stop: threading.Event, *, kill: threading.Event | None = None) -> None:
+        """Returns when `stop` is set and every child is gone; `kill` cuts the stopping short.
+
+        Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready.
+        """
+        self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._began_at = time.monotonic()
+        for child in self.children:
+            self.add(child)
+        try:
+            while not stop.is_set():
+                for running in list(self._running.values()):
+                    self._look_after(running)
+                stop.wait(TICK_S)
+        finally:
+            self._stop_all(kill or threading.Event())
+            self._probes.shutdown(wait=False, cancel_futures=True)
+
+    def add(self, child: Child) -> None:
+        log_path = self.logs / f"{child.name}.log"
+        rotate(log_path)
+        self._running[child.name] = Running(child, log_path)
+
+    def pid_of(self, name: str) -> int | None:
+        process = self._running[name].process if name in self._running else None
+        return process.pid if process else None
+
+    def _look_after(self, running: Running) -> None:
+        if running.process is None:
+            if self._may_start(running) and self._is_wanted(running):
+                self._start(running)
+        elif has_ended(running.process):
+            self._bury(running)
+        else:
+            self._watch(running)
+
+    def _may_start(self, running: Running) -> bool:
+        if time.monotonic() < running.start_at:
+            return False
+        before = self._running.get(running.child.after)
+        return before is None or before.ready or running.was_ever_ready or time.monotonic() - self._began_at > running.child.patience_s
+
+    def _is_wanted(self, running: Running) -> bool:
+        if running.child.why_not is None:
+            return True
+        if running.doubt is None:
+            running.doubt = self._probes.submit(running.child.why_not)
+        if not running.doubt.done():
+            return False
+        if sentence := running.doubt.result():
+            self.say(f"{running.child.name} is not started: {sentence}")
+            del self._running[running.child.name]
+        return not sentence
+
+    def _start(self, running: Running) -> None:
+        child = running.child
+        with running.log_path.open("ab") as output:
+            running.log_offset = output.tell()
+            running.process = subprocess.Popen(
+                list(child.command),
+                env=child.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=child.pass_fds,
+                # A session of its own: Ctrl-C reaches us only, and we stop the children in order.
+                start_new_session=True,
+                preexec_fn=die_with(os.getpid()),
+            )
+        running.started_at = time.monotonic()
+        running.ready = False
+        running.probe = None
+        running.probed_at = 0.0
+
+    def _bury(self, running: Running) -> None:
+        assert running.process is not None
+        returncode = reap_group(running.process)
+        running.process, running.ready = None, False
+        lived_s = time.monotonic() - running.started_at
+        reason = last_words(running.log_path, offset=running.log_offset) if returncode > 0 else ""
+        if returncode == EXIT_CONFIG and not running.was_ever_ready:
+            raise ConfigError(reason or f"{running.child.name} refuses its settings and does not say why; see {running.log_path}")
+        running.deaths = self.policy.deaths_after(running.deaths, lived_s=lived_s)
+        delay_s = self.policy.delay_s(running.deaths)
+        running.start_at = time.monotonic() + delay_s
+        self.say(f"{running.child.name} {describe_end(returncode)}, restarting in {delay_s:g} s" + (f": {reason}" if reason else ""))
+
+    def _watch(self, running: Running) -> None:
+        """Readiness is asked for in threads, because a child that hangs must not hold up the others."""
+        now = time.monotonic()
+        if running.probe is None:
+            if now - running.probed_at >= (PROBE_EVERY_S if running.ready else TICK_S):
+                running.probed_at = now
+                running.probe = self._probes.submit(running.child.is_ready)
+            return
+        if not running.probe.done():
+            return
+        ready, running.probe = running.probe.result(), None
+        if ready != running.ready:
+            running.ready = ready
+            running.was_ever_ready = True
+            self.say(self._readiness(running))
+            if ready:
+                self._probes.submit(self.on_ready, running.child.name)
+
+    def _readiness(self, running: Running) -> str:
+        if not running.ready:
+            return f"{running.child.name} is not ready any more (it still runs; see {running.log_path})"
+        took_s = time.monotonic() - running.started_at
+        return f"{running.child.name} is ready after {took_s:.1f} s"
+
+    def _stop_all(self, kill: threading.Event) -> None:
+        for names in stop_stages([running.child for running in self._running.values()]):
+            stage = [running for name in names if (running := self._running[name]).process is not None]
+            for running in stage:
+                assert running.process is not None
+                os.kill(running.process.pid, signal.SIGTERM)
+            for running in stage:
+                self._await_end(running, kill=kill)
+
+    def _await_end(self, running: Running, *, kill: threading.Event) -> None:
+        assert running.process is not None
+        deadline = time.monotonic() + running.child.grace_s
+        while not has_ended(running.process):
+            if kill.is_set() or time.monotonic() > deadline:
+                if not kill.is_set():
+                    self.say(f"{running.child.name} did not stop in {running.child.grace_s:g} s and is killed")
+                break
+            time.sleep(0.02)
+        reap_group(running.process)
+        running.process = None
+
+
+def die_with(parent: int) -> Callable[[], None]:
+    """For the child, before it becomes its program: the kernel kills it when we die, even by kill -9."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # We died before the line above.
+            os._exit(1)
+
+    return prepare
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Does not reap: until then no new process can get this number, and its group can be signalled safely."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def reap_group(process: subprocess.Popen[bytes]) -> int:
+    """Kills whatever is left of the child's session, such as a JVM, waits until it is gone, and returns the child's exit code."""
+    # SIGKILL takes effect a moment later, and a member may fork while we look: repeat until nobody is left.
+    # The deadline is for one that hangs in the kernel; it must not hold up the others for ever.
+    deadline = time.monotonic() + KILL_DEADLINE_S
+    while (members := session_members(process.pid)) and time.monotonic() < deadline:
+        for pid in members:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return process.wait()
+
+
+def session_members(session: int) -> list[int]:
+    """The living processes of a session; by session, not by group, because Spark's Python workers make groups of their own."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with suppress(OSError):
+            if entry.isdigit():
+                # After the name, which may hold anything: state, parent, group, session.
+                state, _parent, _group, its_session = (Path("/proc") / entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(its_session) == session and state not in "ZX":
+                    found.append(int(entry))
+    return found
+
+
+def last_words(log_path: Path, *, offset: int) -> str:
+    """The sentence for people that the child ended with (`hooklake: ...`), else its last line that is no JSON."""
+    with suppress(OSError), log_path.open("rb") as log:
+        log.seek(max(offset, log_path.stat().st_size - 65_536))
+        lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip() and not line.startswith("{")]
+        sentences = [line.removeprefix("hooklake: ") for line in lines if line.startswith("hooklake: ")]
+        return (sentences or lines or [""])[-1][:500]
+    return ""
+
+
+def rotate(log_path: Path) -> None:
+    """Keeps one earlier file, so that logs cannot fill the disk over many starts."""
+    with suppress(OSError):
+        if log_path.stat().st_size > LARGEST_LOG_BYTES:
+            log_path.replace(log_path.with_suffix(".log.1"))

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from infra.running.initialise import initialise
+from infra.running.status import needs_of, summarise
+from infra.settings import LogSettings
+from infra.streams.ledger import Counts
+from infra.streams.overview import GroupState, Overview
+from infra.streams.stream import EventStream
+from tests.events import an_event
+from tests.infra.running.processes import run_module
+
+READY = {"receiver": True, "archive": True}
+
+
+def a_group(name: str, *, undelivered: int = 0, lost: int = 0) -> GroupState:
+    return GroupState(group=name, kind="durable", undelivered=undelivered, pending=0, oldest_ms=None, dead_letters=0, lost=lost)
+
+
+def an_overview(*, accepted: int, archived: int, in_log: int, dead: int = 0, lost: int = 0) -> Overview:
+    groups = [a_group("archive", undelivered=in_log), a_group("example", lost=lost)]
+    return Overview(Counts(accepted={("demo", "github"): accepted}), groups=groups, archived_rows=archived, open_dead_letters=dead)
+
+
+def test_a_quiet_installation_needs_nobody() -> None:
+    status = summarise(an_overview(accepted=10, archived=7, in_log=3), processes=READY)
+
+    assert (status.accepted, status.archived, status.in_log, status.out_of_balance) == (10, 7, 3, 0)
+    assert status.needs == []
+
+
+def test_everything_that_does_not_heal_by_itself_asks_for_a_person() -> None:
+    overview = an_overview(accepted=10, archived=5, in_log=3, dead=4, lost=2)
+
+    needs = needs_of(overview, processes={"receiver": True, "archive": False})
+
+    assert [sentence.split(":")[0] for sentence in needs] == [
+        "archive is not ready",
+        "4 dead letters wait for a decision",
+        "group example lost 2 deliveries that were trimmed beneath it",
+        "2 accepted events are neither archived nor in the log; look again when nothing arrives, then audit",
+    ]
+
+
+def test_more_rows_than_events_are_out_of_balance_too() -> None:
+    (sentence,) = needs_of(an_overview(accepted=10, archived=12, in_log=0), processes=READY)
+
+    assert sentence.startswith("the archive has 2 rows more than were accepted")
+
+
+async def test_the_command_counts_what_is_in_the_log(home: Path, log: LogSettings) -> None:
+    initialise(home)
+    stream = EventStream.open(log, home=home)
+    event = an_event()
+    for sent in (event, event, an_event()):
+        await stream.append(sent)
+    await stream.close()
+
+    done = run_module("infra.running.status", "--json", home=home, LOG__URL=log.url, LOG__PREFIX=log.prefix)
+    shown = run_module("infra.running.status", home=home, LOG__URL=log.url, LOG__PREFIX=log.prefix)
+
+    status = json.loads(done.stdout)
+    assert (status["accepted"], status["duplicates"], status["in_log"], status["out_of_balance"]) == (2, 1, 2, 0)
+    assert status["processes"] == {"receiver": False, "worker-example": False, "archive": False}
+    assert done.returncode == shown.returncode == 1
+    assert shown.stdout.startswith("accepted 2 = archived unknown + in the log 2: the books balance; beside them 1 duplicates")
