@@ -1,0 +1,181 @@
+"""Owns commits to the tables: what each carries about itself, the one function that makes them, and reading them back.
+
+The table is the archive's only memory. Every commit carries, as Delta's `userMetadata`, JSON with these names:
+
+    hooklake    version of this form, 1          run         which run of the archive made it
+    table       the table's name                 batch       its number, one more than the last
+    positions   up to where each stream is archived after this commit: {stream: {incarnation, entry_id, sequence}}
+    closed      the last entries of past incarnations that this commit took in: [{stream, incarnation, entry_id, sequence}]
+    read        how many entries the batch had to read          lost    how many are known to be missing from the log
+    rechecked   whether rows that were archived already were left out
+    before      totals of all earlier commits: {rows, duplicates, lost}
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import orjson
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.delta_log import DeltaLog, LogEntry
+from analytics.tables import Table, open_table
+from infra.failpoints import reach
+from infra.streams.positions import Position, StreamName
+from schemas.errors import TableUnavailable, WriteSkipped
+
+FORM = 1
+Positions = dict[StreamName, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all commits of a table."""
+
+    rows: int = 0
+    duplicates: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a commit says about itself; the next one continues it."""
+
+    run: str
+    table: str
+    batch: int
+    positions: Positions
+    closed: tuple[tuple[StreamName, Position], ...] = ()
+    read: int = 0
+    lost: int = 0
+    rechecked: bool = False
+    before: Totals = field(default_factory=Totals)
+    rows: int = 0
+    """Counted by Delta; known once it is committed."""
+
+    @property
+    def duplicates(self) -> int:
+        return max(0, self.read - self.rows) if self.rechecked else 0
+
+    @property
+    def missing(self) -> int:
+        """Entries that the log gave a number to and no longer had, the known and those that turned out missing."""
+        return self.lost if self.rechecked else self.lost + max(0, self.read - self.rows)
+
+    @property
+    def totals(self) -> Totals:
+        before = self.before
+        return Totals(before.rows + self.rows, before.duplicates + self.duplicates, before.lost + self.missing)
+
+
+def to_metadata(commit: Commit) -> str:
+    positions = {str(stream): asdict(position) for stream, position in commit.positions.items()}
+    closed = [{"stream": str(stream), **asdict(position)} for stream, position in commit.closed]
+    facts = {name: getattr(commit, name) for name in ("run", "table", "batch", "read", "lost", "rechecked", "before")}
+    return orjson.dumps({"hooklake": FORM, **facts, "positions": positions, "closed": closed}).decode()
+
+
+def from_metadata(text: str, *, rows: int) -> Commit | None:
+    """None for what is no commit of an archive, such as a compaction."""
+    try:
+        found: dict[str, Any] = orjson.loads(text)
+        if found["hooklake"] != FORM:
+            return None
+        return Commit(
+            run=found["run"],
+            table=found["table"],
+            batch=found["batch"],
+            positions={StreamName.parse(stream): Position(**position) for stream, position in found["positions"].items()},
+            closed=tuple((StreamName.parse(one.pop("stream")), Position(**one)) for one in found["closed"]),
+            read=found["read"],
+            lost=found["lost"],
+            rechecked=found["rechecked"],
+            before=Totals(**found["before"]),
+            rows=rows,
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class CommittedTable:
+    """A table and the chain of commits that fill it."""
+
+    def __init__(self, spark: SparkSession, *, table: Table, location: str) -> None:
+        """Creates the table when it is missing; raises SchemaDrift, or TableUnavailable."""
+        self.table = table
+        self.location = location
+        self._spark = spark
+        try:
+            open_table(spark, table=table, location=location)
+            self._log = DeltaLog(spark, location=location)
+            newest = self._log.newest()
+            self._log.sync(newest)
+            self._version = newest.version
+        except (PySparkException, Py4JError, OSError) as error:
+            raise TableUnavailable(f"{location} cannot be opened: {first_line(error)}") from error
+
+    def dataframe(self) -> DataFrame:
+        """The table as it is now."""
+        return self._spark.read.format("delta").load(self.location)
+
+    def append(self, rows: DataFrame, *, commit: Commit) -> Commit:
+        """Appends the rows in one commit; returns, synced, what the table says of it. Raises WriteSkipped, TableUnavailable."""
+        try:
+            write = rows.write.format("delta").mode("append").option("mergeSchema", "true").option("userMetadata", to_metadata(commit))
+            # A second writer with the same number conflicts instead of duplicating.
+            write.option("txnAppId", f"archive:{commit.table}").option("txnVersion", commit.batch).save(self.location)
+            reach("archive.before_read_back")
+            entry = self._log.newest(at_least=self._version)
+            committed = self._read_back(entry, commit=commit)
+            reach("archive.before_sync")
+            self._log.sync(entry)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise TableUnavailable(f"{self.location} could not be written: {first_line(error)}") from error
+        self._version = entry.version
+        return committed
+
+    def _read_back(self, entry: LogEntry, *, commit: Commit) -> Commit:
+        # Delta skips a write whose txnVersion is not new, and reports success.
+        found = from_metadata(entry.user_metadata, rows=entry.rows)
+        if found is None or (found.run, found.batch) != (commit.run, commit.batch):
+            raise WriteSkipped(
+                f"batch {commit.batch} is not the newest commit of {self.location} (version {entry.version} is): Delta ignored it, or "
+                "someone else writes there, so the group does not move; start the archive again to continue from what the table has"
+            )
+        return found
+
+    def newest_commit(self, *, run: str) -> Commit:
+        """What to continue, as a commit of this run's; an empty table has nothing archived."""
+        found = self._from_log() or (self._from_rows() if self._has_foreign_rows() else None)
+        return replace(found, run=run) if found else Commit(run, self.table.name, 0, {})
+
+    def _from_log(self) -> Commit | None:
+        # Nearly always the newest is ours; a compaction may lie on top of it.
+        for entry in self._log.downwards(start=self._version):
+            commit = from_metadata(entry.user_metadata, rows=entry.rows)
+            if commit is not None and commit.table == self.table.name:
+                return commit
+        return None
+
+    def _has_foreign_rows(self) -> bool:
+        """False for a table that was just created, which need not be searched."""
+        return self._version > 0 or bool(self._log.entry(0).data_files)
+
+    def _from_rows(self) -> Commit | None:
+        """The greatest positions that rows have, when the log of the table was cleaned up or rewritten."""
+        number = F.transform(F.split("entry_id", "-"), lambda part: part.cast("decimal(20,0)"))
+        newest = F.max_by(F.struct("incarnation", "entry_id", F.coalesce("sequence", F.lit(0))), number)
+        found = self.dataframe().groupBy("stream").agg(newest, F.max("batch"), F.count("*")).collect()
+        if not found:
+            return None
+        positions = {StreamName.parse(stream): Position(*position) for stream, position, _, _ in found}
+        batch, rows = max(row[2] for row in found), sum(row[3] for row in found)
+        return Commit("", self.table.name, batch, positions, rows=rows)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]

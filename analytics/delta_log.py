@@ -1,0 +1,125 @@
+"""Owns what lies beneath a Delta table: the entries of its log as files, and syncing a commit to the disk.
+
+Delta on a local disk writes, closes and renames, and never syncs: after a power cut its newest entry can be empty or gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from pyspark.sql import SparkSession
+
+from analytics.settings import is_address
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version of a table, as its log tells it."""
+
+    version: int
+    user_metadata: str
+    rows: int
+    data_files: tuple[str, ...]
+    """Paths of the files that this version added, relative to the table."""
+
+
+def parse_entry(content: bytes, *, version: int) -> LogEntry:
+    """Pure; a line is one action."""
+    actions = [orjson.loads(line) for line in content.splitlines() if line.strip()]
+    information: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return LogEntry(
+        version=version,
+        user_metadata=information.get("userMetadata") or "",
+        rows=int(information.get("operationMetrics", {}).get("numOutputRows", 0)),
+        data_files=tuple(unquote(action["add"]["path"]) for action in actions if "add" in action),
+    )
+
+
+class DeltaLog:
+    """The log of one table, read through Hadoop's file system, so that a disk and an object store look alike."""
+
+    def __init__(self, spark: SparkSession, *, location: str) -> None:
+        self.location = location
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        directory = jvm.org.apache.hadoop.fs.Path(f"{location}/_delta_log")
+        self._files = directory.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def newest(self, *, at_least: int = 0) -> LogEntry:
+        """The newest entry, looked for upwards from a version that existed."""
+        version = max(at_least, self._last_checkpoint())
+        while self._files.exists(self._path(version + 1)):
+            version += 1
+        return self.entry(version)
+
+    def downwards(self, *, start: int) -> Iterator[LogEntry]:
+        """Entries from `start` down to the oldest that the log's own clean-up has left."""
+        for version in range(start, -1, -1):
+            if not self._files.exists(self._path(version)):
+                return
+            yield self.entry(version)
+
+    def entry(self, version: int) -> LogEntry:
+        return parse_entry(self._content(self._path(version)), version=version)
+
+    def _last_checkpoint(self) -> int:
+        hint = self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log/_last_checkpoint")
+        return int(orjson.loads(self._content(hint))["version"]) if self._files.exists(hint) else 0
+
+    def _content(self, path: Any) -> bytes:
+        stream = self._files.open(path)
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def sync(self, entry: LogEntry) -> None:
+        """Returns when the version would survive a power cut. An object store has done that before it answered."""
+        if not is_address(self.location):
+            sync_version(Path(self.location), entry=entry)
+
+    def _path(self, version: int) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log/{version:020}.json")
+
+
+def sync_version(table: Path, *, entry: LogEntry) -> None:
+    """Data first, then the log entry that names it; of each the files, then the directories that name those."""
+    data = [table / name for name in entry.data_files]
+    _sync_all(_with_checksum(data))
+    _sync_all({directory for path in data for directory in _up_to(path.parent, root=table)} | {table})
+    _sync_all(_with_checksum(_log_files(table / "_delta_log", version=entry.version)))
+    _sync_all([table / "_delta_log"])
+
+
+def _log_files(log: Path, *, version: int) -> list[Path]:
+    names = [f"{version:020}.json", f"{version:020}.crc", f"{version:020}.checkpoint.parquet", "_last_checkpoint"]
+    return [log / name for name in names]
+
+
+def _with_checksum(paths: Iterable[Path]) -> Iterator[Path]:
+    # Hadoop writes `.name.crc` beside each file and refuses the file when the two do not match: an empty one would do harm.
+    for path in paths:
+        for each in (path, path.with_name(f".{path.name}.crc")):
+            if each.exists():
+                yield each
+
+
+def _up_to(directory: Path, *, root: Path) -> Iterator[Path]:
+    while directory != root:
+        yield directory
+        directory = directory.parent
+
+
+def _sync_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,92 @@
+"""Owns deciding what a batch reads: from the streams' ends and the last positions to fixed ranges. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+
+from infra.streams.positions import START, Position, StreamName, id_order
+from infra.streams.ranges import StreamEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The entries of one stream in (after, to]; reading it again gives the same ones."""
+
+    stream: StreamName
+    after: Position
+    to: Position
+    recheck: bool = False
+    """Some of these may have rows already: compare with the table before appending."""
+
+    @property
+    def entries(self) -> int:
+        """How many there must be, by their numbers; a range that is rechecked has those of past incarnations besides."""
+        return self.to.sequence - self.after.sequence
+
+
+def plan(ends: Sequence[StreamEnd], *, archived: Mapping[StreamName, Position]) -> list[Range]:
+    """What has been appended beyond the archived positions; a stream with nothing new has no range."""
+    ranges = (plan_stream(end, archived=archived.get(end.stream)) for end in ends)
+    return [found for found in ranges if found is not None]
+
+
+def plan_stream(end: StreamEnd, *, archived: Position | None) -> Range | None:
+    beginning = Position(end.incarnation, START, 0)
+    if end.last.entry_id == START:
+        return None
+    if archived is None:
+        return Range(end.stream, beginning, end.last)
+    if archived.incarnation != end.incarnation:
+        # The log had another life: entry ids may have been given again, so the old position says nothing about this one.
+        return Range(end.stream, beginning, end.last, recheck=True)
+    if id_order(end.last.entry_id) <= id_order(archived.entry_id):
+        return None
+    return Range(end.stream, archived, end.last)
+
+
+def shares(ranges: Sequence[Range], *, cap: int) -> list[int]:
+    """How many entries each range may have so that all together keep to about `cap`; short ones leave theirs to the others."""
+    given: dict[int, int] = {}
+    left = cap
+    for done, index in enumerate(sorted(range(len(ranges)), key=lambda index: ranges[index].entries)):
+        given[index] = min(ranges[index].entries, max(1, left // (len(ranges) - done)))
+        left -= given[index]
+    return [given[index] for index in range(len(ranges))]
+
+
+def rechecked(ranges: Sequence[Range]) -> list[Range]:
+    return [replace(one, recheck=True) for one in ranges]
+
+
+def grouped(ranges: Sequence[Range], *, tasks: int, least_entries: int = 5000) -> list[list[Range]]:
+    """Ranges dealt out to at most `tasks` readers, none for fewer entries than are worth a task and a file of their own."""
+    total = sum(one.entries for one in ranges)
+    groups: list[list[Range]] = [[] for _ in range(max(1, min(tasks, total // least_entries, len(ranges))))]
+    loads = [0] * len(groups)
+    for one in sorted(ranges, key=lambda one: one.entries, reverse=True):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(one)
+        loads[lightest] += one.entries
+    return groups
+
+
+def to_json(groups: Sequence[Sequence[Range]]) -> str:
+    """How ranges travel to the readers, which run in processes of their own."""
+    return orjson.dumps(groups).decode()
+
+
+def from_json(text: str) -> list[list[Range]]:
+    return [[_range(one) for one in group] for group in orjson.loads(text)]
+
+
+def _range(one: dict[str, dict[str, str]]) -> Range:
+    stream, after, to = one["stream"], one["after"], one["to"]
+    return Range(
+        StreamName(int(stream["shard"]), stream["name"]),
+        Position(after["incarnation"], after["entry_id"], int(after["sequence"])),
+        Position(to["incarnation"], to["entry_id"], int(to["sequence"])),
+        recheck=bool(one["recheck"]),
+    )

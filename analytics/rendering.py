@@ -1,0 +1,83 @@
+"""Owns how values of a table are shown: to a terminal without letting them speak to it, and as JSON. Pure.
+
+Payloads, headers and names are written by strangers. An escape sequence among them could rewrite the screen or the clipboard.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import unicodedata
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from pyspark.sql import Row
+from pyspark.sql.types import VariantVal
+
+# Controls, formats (which turn the direction of text), surrogates, private use and line separators.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def as_text(value: object) -> str:
+    """One line for a cell of a table on a terminal."""
+    if value is None:
+        return "NULL"
+    plain = to_plain(value)
+    return visible(plain if isinstance(plain, str) else orjson.dumps(plain).decode())
+
+
+def as_json(row: Row) -> str:
+    """One row as one line of JSON that could be printed on a terminal and still says exactly what the row says."""
+    line = orjson.dumps({name: to_plain(value) for name, value in zip(row.__fields__, row, strict=True)}, default=str).decode()
+    return "".join(_escaped_in_json(character) if _is_unseen(character) else character for character in line)
+
+
+def to_plain(value: object) -> Any:
+    """What JSON can say: bytes become text where they are UTF-8, else base64; a VARIANT is the JSON that it is."""
+    match value:
+        case VariantVal():
+            return orjson.Fragment(value.toJson())
+        case bytes() | bytearray():
+            return _bytes_as_text(bytes(value))
+        case datetime():
+            return value.replace(tzinfo=value.tzinfo or UTC).isoformat()
+        case date() | Decimal():
+            return str(value)
+        case Row():
+            return {name: to_plain(inner) for name, inner in zip(value.__fields__, value, strict=True)}
+        case dict():
+            return {str(to_plain(key)): to_plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [to_plain(inner) for inner in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def visible(text: str) -> str:
+    r"""The text with everything that could act on a terminal written out, such as \x1b."""
+    return "".join(_escaped(character) if _is_unseen(character) else character for character in text)
+
+
+def _is_unseen(character: str) -> bool:
+    return unicodedata.category(character) in UNSEEN
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _escaped_in_json(character: str) -> str:
+    # JSON knows four digits only, and writes what needs more as two surrogates: what json does for all that is not ASCII.
+    return json.dumps(character)[1:-1]
+
+
+def _bytes_as_text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()

@@ -1,0 +1,130 @@
+"""Owns how Spark is started: our jars, one time zone, no ports to the outside, no files outside the home."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from analytics.jars import install_jars, jar_directory, spark_home
+from analytics.java import find_java
+from analytics.settings import ArchiveSettings
+from infra.settings import set_environment
+from schemas.errors import TableUnavailable
+
+# Everything that the JVM says becomes one JSON object a line, like our own log.
+LOGGING = """\
+rootLogger.level = error
+# Spark's shell sets the root to the level of this one, and says so on stderr when they differ.
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = JsonTemplateLayout
+appender.stderr.layout.eventTemplateUri = classpath:org/apache/spark/SparkLayout.json
+"""
+
+
+def archive_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
+    """For the process that runs for months; takes some ten seconds. Raises ConfigError without Java, Unavailable without jars."""
+    return _start(settings, scratch=home / "run" / "spark-archive", java_options=(), jvm_stderr=None)
+
+
+def quick_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
+    """For tests and one-shot commands: the JVM compiles less, so it starts sooner and peaks lower."""
+    scratch = home / "run" / "spark-quick"
+    scratch.mkdir(parents=True, exist_ok=True)
+    # A one-shot command reports its own errors; the JVM's would only repeat them at length.
+    with (scratch / "jvm.log").open("ab") as file:
+        return _start(settings, scratch=scratch, java_options=("-XX:TieredStopAtLevel=1",), jvm_stderr=file)
+
+
+def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str, ...], jvm_stderr: BinaryIO | None) -> SparkSession:
+    java, jars = find_java(), install_jars(jar_directory())
+    scratch.mkdir(parents=True, exist_ok=True)
+    logging = scratch / "log4j2.properties"
+    logging.write_text(LOGGING)
+    _tell_spark_where_things_are(java.home)
+    options = " ".join((f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dderby.system.home={scratch}", *java_options))
+    configuration = {
+        **_everywhere(jars, scratch=scratch),
+        **(_on_this_machine() if settings.master.startswith("local") else {}),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": options,
+    }
+    conf = SparkConf().setMaster(settings.master).setAppName("hooklake").setAll(list(configuration.items()))
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm_stderr})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except PySparkException as error:
+        raise TableUnavailable(f"Spark did not start ({error.getMessage()}), so the tables cannot be reached") from error
+
+
+def _everywhere(jars: list[Path], *, scratch: Path) -> dict[str, str]:
+    return {
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Python workers import this package; it need not be on their path by itself.
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent.parent),
+    }
+
+
+def _on_this_machine() -> dict[str, str]:
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # The defaults (200 and 50) are for clusters: each would be so many tasks for a handful of rows.
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def _tell_spark_where_things_are(java_home: Path) -> None:
+    # Whatever the user's shell says about another Spark: these jars fit this one.
+    set_environment(
+        {
+            "JAVA_HOME": str(java_home),
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+    )
+
+
+def driver_process(spark: SparkSession) -> subprocess.Popen[bytes]:
+    """The JVM that does the work: when it is dead, no call to Spark will ever succeed again."""
+    gateway: Any = spark.sparkContext._gateway
+    process: subprocess.Popen[bytes] = gateway.proc
+    return process
+
+
+def stop_session(spark: SparkSession, *, patience_s: float = 20) -> None:
+    """Stops Spark and waits for its JVM, so that nothing is left behind and every lock is free."""
+    process = driver_process(spark)
+    spark.stop()
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    if process.stdin is not None:
+        process.stdin.close()  # What the JVM takes as its order to end.
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,50 @@
+"""Owns what becomes of raw entries on their way into `events`: DataFrame to DataFrame, no I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.tables import AUTH_CONTEXT, EVENTS
+
+
+def to_events(raw: DataFrame, *, batch: int, archived_at: datetime) -> DataFrame:
+    """The rows of `events`. The body is never touched; what is derived from it is NULL when it cannot be derived."""
+    received_at = F.timestamp_millis(F.col("timestamp"))
+    # A Spark STRING may hold bytes that are no UTF-8, and replaces them when it is read: parse only what is.
+    text = F.try_validate_utf8(F.col("body").cast("string"))
+    payload = F.try_parse_json(text)
+    derived = {
+        "received_at": received_at,
+        "received_date": F.to_date(received_at),
+        "headers": F.from_json("headers", "MAP<STRING, STRING>"),
+        "auth_context": F.from_json("auth_context", AUTH_CONTEXT),
+        "payload": payload,
+        "parse_error": (
+            F.when(F.col("body").isNull() | payload.isNotNull(), F.lit(None))
+            .when(F.length("body") == 0, "the body is empty")
+            .when(text.isNull(), "the body is not UTF-8")
+            .otherwise("the body is not JSON, or nested too deep")
+        ),
+        "batch": F.lit(batch).cast("bigint"),
+        "archived_at": F.lit(archived_at),
+    }
+    return raw.select(*(derived.get(column.name, F.col(column.name)).alias(column.name) for column in EVENTS.columns))
+
+
+def without_archived(rows: DataFrame, *, archived: DataFrame) -> DataFrame:
+    """The rows that `archived` has neither by id, nor by position, nor as the same delivery with the same body."""
+    delivery = ["tenant_id", "source", "delivery_id", "body_sha256"]
+    same_position = (
+        (F.col("new.stream") == F.col("old.stream"))
+        & (F.col("new.entry_id") == F.col("old.entry_id"))
+        # An entry that is no event may have no incarnation.
+        & F.col("new.incarnation").eqNullSafe(F.col("old.incarnation"))
+    )
+    deliveries = archived.where(F.col("delivery_id") != "").select(*delivery)
+    left = rows.join(archived.select("id"), on="id", how="left_anti")
+    left = left.join(deliveries, on=delivery, how="left_anti")
+    left = left.alias("new").join(archived.select("stream", "entry_id", "incarnation").alias("old"), on=same_position, how="left_anti")
+    return left.select(*(column.name for column in EVENTS.columns))

@@ -1,0 +1,100 @@
+"""Fixtures for the archive: one Spark for the whole run, a table and an archive for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analytics.archive import Archive
+from analytics.commits import CommittedTable
+from analytics.session import quick_session, stop_session
+from analytics.settings import ArchiveSettings, table_location
+from analytics.tables import EVENTS
+from infra.clock import Clock
+from infra.settings import LogSettings, TelemetrySettings
+from infra.streams.ranges import ArchiveLog
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from schemas.event import StreamEvent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Where tests run in several processes, one of them has Spark.
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("spark"))
+    yield session
+    stop_session(session)
+
+
+@pytest.fixture
+def location(home: Path) -> str:
+    return table_location(ArchiveSettings(), home=home, table=EVENTS.name)
+
+
+@pytest.fixture
+def events(spark: SparkSession, location: str) -> CommittedTable:
+    return CommittedTable(spark, table=EVENTS, location=location)
+
+
+@pytest.fixture
+def telemetry(home: Path) -> Iterator[Telemetry]:
+    told = Telemetry.start("archive", TelemetrySettings(), home=home)
+    yield told
+    told.shutdown()
+
+
+OpenArchive = Callable[..., Archive]
+
+
+@pytest.fixture
+def open_archive(spark: SparkSession, log: LogSettings, home: Path, location: str, telemetry: Telemetry) -> Iterator[OpenArchive]:
+    """Each call is another run of the archive over the same table, as after a restart."""
+    opened: list[ArchiveLog] = []
+
+    def open_one(at: LogSettings = log, settings: ArchiveSettings = ArchiveSettings()) -> Archive:  # noqa: B008 - frozen
+        opened.append(ArchiveLog.open(at, home=home))
+        table = CommittedTable(spark, table=EVENTS, location=location)
+        return Archive(spark, opened[-1], table, settings, at, home, Clock(), telemetry)
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were synced, in order; each really is."""
+    paths: list[str] = []
+    really = os.fsync
+
+    def sync(descriptor: int) -> None:
+        paths.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return paths
+
+
+def append(log: LogSettings, home: Path, *events: StreamEvent) -> None:
+    """Appends the events as a receiver does."""
+
+    async def append_all() -> None:
+        stream = EventStream.open(log, home=home)
+        try:
+            for event in events:
+                await stream.append(event)
+        finally:
+            await stream.close()
+
+    asyncio.run(append_all())

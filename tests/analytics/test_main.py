@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.settings import FILE_NAME, LogSettings, environment_with
+from tests.analytics.conftest import append
+from tests.events import an_event
+
+ROOT = Path(__file__).parent.parent.parent
+PATIENCE_S = 150
+
+
+@pytest.fixture
+def start(log: LogSettings, home: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts `python -m analytics`; what it says is appended to <home>/archive.log."""
+    settings = {"log": {"url": log.url, "prefix": log.prefix}, "archive": {"ops_port": 0, "interval_ms": 100}}
+    (home / FILE_NAME).write_text(yaml.safe_dump(settings))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_one() -> subprocess.Popen[bytes]:
+        with (home / "archive.log").open("ab") as output:
+            environment = environment_with({"HOOKLAKE_HOME": str(home)})
+            started.append(subprocess.Popen([sys.executable, "-m", "analytics"], cwd=ROOT, env=environment, stderr=output))
+        return started[-1]
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_for(home: Path, text: str, *, times: int = 1) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (home / "archive.log").read_text().count(text) < times:
+        assert time.monotonic() < deadline, (home / "archive.log").read_text()
+        time.sleep(0.1)
+
+
+def jvm_of(process: subprocess.Popen[bytes]) -> int:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return next(int(child) for child in children if "java" in Path(f"/proc/{child}/cmdline").read_text())
+
+
+def test_an_archive_archives_refuses_a_second_one_and_ends_when_told(
+    start: Callable[[], subprocess.Popen[bytes]], log: LogSettings, home: Path
+) -> None:
+    archive = start()
+    wait_for(home, "archive ready")
+    append(log, home, an_event(), an_event())
+    wait_for(home, '"rows": 2, "duplicates": 0')
+    jvm = jvm_of(archive)
+
+    second = start()
+    assert second.wait(PATIENCE_S) == 1
+    wait_for(home, f"belongs to a running archive (pid {archive.pid})")
+
+    archive.send_signal(signal.SIGTERM)
+    assert archive.wait(PATIENCE_S) == 0
+    assert not Path(f"/proc/{jvm}").exists()
+
+
+def test_an_archive_whose_jvm_is_killed_ends_and_the_next_one_continues(
+    start: Callable[[], subprocess.Popen[bytes]], log: LogSettings, home: Path
+) -> None:
+    append(log, home, an_event())
+    first = start()
+    wait_for(home, '"rows": 1, "event": "archive ready"')
+
+    os.kill(jvm_of(first), signal.SIGKILL)
+    assert first.wait(30) == 1
+
+    append(log, home, an_event())
+    start()
+    wait_for(home, '"rows": 2, "event": "archive ready"')
+
+
+def test_without_java_the_archive_says_what_to_install(home: Path) -> None:
+    (home / FILE_NAME).touch()
+    hidden = "from analytics import java; java.candidates = lambda: iter(()); from analytics.__main__ import *; run(app)"
+    environment = environment_with({"HOOKLAKE_HOME": str(home), "HOOKLAKE_ARCHIVE__OPS_PORT": "0"})
+
+    done = subprocess.run(
+        [sys.executable, "-c", hidden], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 2
+    assert "install openjdk-17-jre-headless" in done.stderr

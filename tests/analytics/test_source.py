@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from analytics.source import may_be_archived, record_batches
+from infra.streams.entries import Entry, encode
+from tests.events import an_event
+
+
+def an_entry(number: int = 1, **changes: Any) -> Entry:
+    """What the log holds after an append."""
+    flat = [value if isinstance(value, bytes) else str(value).encode() for value in encode(an_event(**changes))]
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    added = {b"incarnation": b"a", b"sequence": b"%d" % number, b"recheck": b"0", b"conflict": b"0"}
+    return Entry(f"1700000000000-{number}", {**fields, **added})
+
+
+def broken(**fields: bytes | None) -> Entry:
+    """The same with fields changed or, for None, taken away."""
+    entry = an_entry(2)
+    changed = {**entry.fields, **{name.encode(): value for name, value in fields.items() if value is not None}}
+    return Entry(entry.id, {name: value for name, value in changed.items() if fields.get(name.decode(), b"") is not None})
+
+
+def rows(*entries: Entry) -> list[dict[str, Any]]:
+    return [row for batch in record_batches(list(entries), stream="0:default") for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00", b"\xff\xfe\xfd", b'{"a": "\\ud800"}', b"[" * 10_000, b"9" * 5_000])
+def test_a_body_arrives_byte_for_byte(body: bytes) -> None:
+    (row,) = rows(an_entry(payload=body))
+
+    assert (row["body"], row["decode_error"]) == (body, None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (broken(version=b"2"), "version b'2' is not 1"),
+        (broken(payload=None), "KeyError: b'payload'"),
+        (broken(repository=b"\xff"), "UTF8"),
+        (broken(timestamp=b"253402300799000"), "no time between 1970 and 2100"),
+        (broken(timestamp=b"soon"), "invalid literal"),
+        (broken(sequence=b"9" * 30), "OverflowError"),
+        (broken(headers=b"[]"), "headers are no object of texts"),
+        (broken(headers=b'{"a": 1}'), "headers are no object of texts"),
+        (broken(auth_context=b"{}"), "scheme"),
+        (Entry("1700000000000-2", {b"\xff": b"\xfe"}), "KeyError"),
+    ],
+)
+def test_an_entry_that_is_no_event_becomes_a_row_that_says_why_and_spares_its_neighbours(entry: Entry, reason: str) -> None:
+    first, second, third = rows(an_entry(1), entry, an_entry(3))
+
+    assert (first["decode_error"], third["decode_error"]) == (None, None)
+    assert reason in second["decode_error"]
+    assert (second["entry_id"], second["stream"], second["timestamp"]) == ("1700000000000-2", "0:default", 1700000000000)
+    kept = {name: base64.b64decode(value) for name, value in orjson.loads(second["raw_entry"]).items()}
+    assert kept == {name.decode("utf-8", "backslashreplace"): value for name, value in entry.fields.items()}
+
+
+def test_whose_event_it_is_can_be_read_in_every_version() -> None:
+    (row,) = rows(broken(version=b"7", body_sha256=None))
+
+    assert (row["tenant_id"], row["source"], row["sequence"], row["incarnation"]) == ("demo", "github", 2, "a")
+    assert row["id"] is not None
+
+
+def test_order_is_kept_around_what_cannot_be_decoded() -> None:
+    found = rows(*(broken(version=b"2") if number == 5 else an_entry(number) for number in range(1, 9)))
+
+    assert [row["decode_error"] is None for row in found] == [True] * 4 + [False] + [True] * 3
+
+
+def test_entries_of_a_past_incarnation_and_doubtful_ones_may_be_archived_already() -> None:
+    assert not may_be_archived(an_entry().fields, incarnation="a")
+    assert may_be_archived(an_entry().fields, incarnation="b")
+    assert may_be_archived({**an_entry().fields, b"recheck": b"1"}, incarnation="a")
