@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+
+from structlog.typing import FilteringBoundLogger
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +21,5 @@ class Delivery:
     """When this attempt is given up as too slow."""
     idempotency_key: str
     """Stable for this group and event: hand it to systems that honour such keys, and effects happen once."""
+    log: FilteringBoundLogger = field(repr=False, compare=False)
+    """Writes JSON lines that carry event id, group, attempt and trace id."""

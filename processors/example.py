@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import structlog
-
 from processors import Delivery, StreamEvent, processor
 
 
 @processor("*")
 async def note(event: StreamEvent, delivery: Delivery) -> None:
     """Says that the event came by."""
-    structlog.get_logger().info(
-        "example processor ran",
-        event_id=event.id,
-        event_type=event.event_type,
-        repository=event.repository,
-        body_bytes=len(event.payload),
-        attempt=delivery.attempt,
-    )
+    delivery.log.info("event came by", event_type=event.event_type, repository=event.repository, body_bytes=len(event.payload))

@@ -82,14 +82,17 @@ def load(reference: str) -> Registry:
         module = importlib.import_module(module_name)
     except Exception as error:  # A user's module may raise anything at import; whatever it is, the worker cannot start.
         raise ConfigError(f"the processors' module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    return Registry(_specs_in(module, name=name))
+    return Registry([_spec_called(name, module=module)] if name else specs_in(module))
 
 
-def _specs_in(module: ModuleType, *, name: str) -> list[ProcessorSpec]:
-    if not name:
-        found = [getattr(value, ATTRIBUTE, None) for value in vars(module).values()]
-        return [spec for spec in found if isinstance(spec, ProcessorSpec)]
+def specs_in(module: ModuleType) -> list[ProcessorSpec]:
+    """What the decorator attached to the module's functions."""
+    found = [getattr(value, ATTRIBUTE, None) for value in vars(module).values()]
+    return [spec for spec in found if isinstance(spec, ProcessorSpec)]
+
+
+def _spec_called(name: str, *, module: ModuleType) -> ProcessorSpec:
     spec = getattr(getattr(module, name, None), ATTRIBUTE, None)
     if not isinstance(spec, ProcessorSpec):
         raise ConfigError(f"{module.__name__}:{name} is no function with @processor, so there is nothing to run")
-    return [spec]
+    return spec

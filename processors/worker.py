@@ -196,6 +196,7 @@ class Worker:
             max_attempts=policy.max_attempts,
             deadline_at=self._clock.now() + timedelta(milliseconds=spec.timeout_ms),
             idempotency_key=f"{self.group}:{event.id}",
+            log=self._telemetry.log.bind(event_id=event.id, group=self.group, attempt=attempt),
         )
         labels = {"group": self.group}
         began = self._clock.monotonic()

@@ -1,0 +1,74 @@
+"""Owns the judgement after a fault: what was answered 202 against what is in the table. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One 202: what the sender sent, and the event id it was given."""
+
+    event_id: str
+    delivery_id: str
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the table says of one event; `actual_sha256` is computed from the stored body."""
+
+    event_id: str
+    delivery_id: str
+    body_sha256: str
+    actual_sha256: str
+    stream: str
+    incarnation: str
+    sequence: int
+
+
+# Selects the columns of `Row`, in its order and by its names.
+ROWS = "SELECT id AS event_id, delivery_id, body_sha256, sha2(body, 256) AS actual_sha256, stream, incarnation, sequence FROM events"
+
+
+def faults(accepted: Iterable[Accepted], *, rows: Iterable[Row]) -> list[str]:
+    """One sentence for each broken promise; empty when nothing was lost, doubled, changed or invented."""
+    accepted, rows = list(accepted), list(rows)
+    return [*_lost(accepted, rows), *_doubled(rows), *_changed(accepted, rows), *_invented(accepted, rows), *_gaps(rows)]
+
+
+def _lost(accepted: list[Accepted], rows: list[Row]) -> list[str]:
+    archived = {row.event_id for row in rows}
+    return [f"{one.event_id} was answered 202 and is not in the table" for one in accepted if one.event_id not in archived]
+
+
+def _doubled(rows: list[Row]) -> list[str]:
+    ids, deliveries = Counter(row.event_id for row in rows), Counter(row.delivery_id for row in rows)
+    return [f"{name} has {count} rows" for counter in (ids, deliveries) for name, count in counter.items() if count > 1]
+
+
+def _changed(accepted: list[Accepted], rows: list[Row]) -> list[str]:
+    sent = {one.event_id: one.body_sha256 for one in accepted}
+    return [
+        f"the body of {row.event_id} is not what was sent"
+        for row in rows
+        if not sent.get(row.event_id, row.body_sha256) == row.body_sha256 == row.actual_sha256
+    ]
+
+
+def _invented(accepted: list[Accepted], rows: list[Row]) -> list[str]:
+    sent = {one.delivery_id for one in accepted}
+    return [f"{row.event_id} is in the table, and nobody sent it" for row in rows if row.delivery_id not in sent]
+
+
+def _gaps(rows: list[Row]) -> list[str]:
+    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        numbers[row.stream, row.incarnation].append(row.sequence)
+    return [
+        f"stream {stream} in incarnation {incarnation} has not the numbers 1 to {len(found)}"
+        for (stream, incarnation), found in numbers.items()
+        if sorted(found) != list(range(1, len(found) + 1))
+    ]
