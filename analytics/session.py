@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,9 @@ appender.stderr.layout.eventTemplateUri = classpath:org/apache/spark/SparkLayout
 
 def archive_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
     """For the process that runs for months; takes some ten seconds. Raises ConfigError without Java, Unavailable without jars."""
-    return _start(settings, scratch=home / "run" / "spark-archive", java_options=(), jvm_stderr=None)
+    scratch = home / "run" / "spark-archive"
+    shutil.rmtree(scratch, ignore_errors=True)  # What a killed run has left; the caller owns the tables, so nobody works there.
+    return _start(settings, scratch=scratch, java_options=(), jvm_stderr=None)
 
 
 def quick_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
@@ -43,7 +46,7 @@ def quick_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
     scratch = home / "run" / "spark-quick"
     scratch.mkdir(parents=True, exist_ok=True)
     # A one-shot command reports its own errors; the JVM's would only repeat them at length.
-    with (scratch / "jvm.log").open("ab") as file:
+    with (scratch / "jvm.log").open("wb") as file:
         return _start(settings, scratch=scratch, java_options=("-XX:TieredStopAtLevel=1",), jvm_stderr=file)
 
 

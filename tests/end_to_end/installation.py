@@ -27,8 +27,10 @@ HOOKLAKE = Path(sys.executable).parent / "hooklake"
 class Installation:
     """One home and the processes on it. Every wait has a deadline, and `stop` leaves nothing behind."""
 
-    def __init__(self, home: Path, **settings: str) -> None:
-        """`settings` such as TELEMETRY__TRACES override the file that `up` writes."""
+    def __init__(self, home: Path, *, clone: Path | None = None, **settings: str) -> None:
+        """`settings` such as TELEMETRY__TRACES override the file that `up` writes; `clone` is a checkout with a venv of its own."""
+        self.root = clone or ROOT
+        self.hooklake = clone / ".venv" / "bin" / "hooklake" if clone else HOOKLAKE
         self.home = home
         self.port = free_port()
         ports = {"INGEST__PORT": self.port, "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
@@ -42,7 +44,12 @@ class Installation:
         """Returns when the receiver answers."""
         with self.output.open("ab") as output:
             self.up = subprocess.Popen(
-                [str(HOOKLAKE), "up"], env=self.environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT
+                [str(self.hooklake), "up"],
+                env=self.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.root,
             )
         self.until(self.answers, "the receiver answers", within_s=60)
 
@@ -88,8 +95,8 @@ class Installation:
         return self.output.read_text(errors="replace")[-4000:]
 
     def run(self, *arguments: str, within_s: float = 120) -> subprocess.CompletedProcess[str]:
-        command = [str(HOOKLAKE), *arguments]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=within_s, check=False, cwd=ROOT)
+        command = [str(self.hooklake), *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=within_s, check=False, cwd=self.root)
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         answered = self.run("query", sql, "--json")
