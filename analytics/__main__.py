@@ -27,6 +27,7 @@ from infra.running.cli import EXIT_FAILED, run
 from infra.running.loops import keep_running_blocking
 from infra.running.ops import OpsServer
 from infra.settings import Settings, load_settings
+from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
 
@@ -65,6 +66,7 @@ def serve(settings: Settings, *, telemetry: Telemetry, stack: ExitStack) -> None
 def open_archive(settings: Settings, *, section: ArchiveSettings, telemetry: Telemetry, stack: ExitStack) -> Archive:
     """Takes the tables for this process, then starts Spark; raises ConfigError, NotTheArchive, SchemaDrift or Unavailable."""
     lake = None if is_address(section.path) else Path(table_location(section, home=settings.home, table="")).absolute()
+    refuse_unfit_log(settings.log, home=settings.home)
     if lake is not None:
         stack.enter_context(own(lake))
     spark = archive_session(section, home=settings.home)

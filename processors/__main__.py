@@ -15,13 +15,12 @@ from infra.running.cli import run
 from infra.running.ops import OpsServer
 from infra.running.shadowing import append_user_path
 from infra.settings import Settings, load_settings
-from infra.streams.connection import open_blocking
-from infra.streams.probe import refuse_unfit
+from infra.streams.probe import refuse_unfit_log
 from infra.telemetry import Telemetry
 from processors.registry import load
 from processors.settings import GroupSettings, group_settings
 from processors.worker import Worker
-from schemas.errors import ConfigError, StreamUnavailable
+from schemas.errors import ConfigError
 
 app = typer.Typer(add_completion=False)
 
@@ -51,7 +50,7 @@ async def _work(settings: Settings, *, group: str, options: GroupSettings, modul
     telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
     try:
         registry = load(module)
-        _refuse_unfit_log(settings)
+        refuse_unfit_log(settings.log, home=settings.home)
         worker = Worker(
             group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry
         )
@@ -70,16 +69,6 @@ async def _work(settings: Settings, *, group: str, options: GroupSettings, modul
         ops.stop()
     finally:
         telemetry.shutdown()
-
-
-def _refuse_unfit_log(settings: Settings) -> None:
-    """A log that is merely down does not stop the worker from starting; one that may lose events does."""
-    try:
-        client = open_blocking(settings.log, home=settings.home)
-        refuse_unfit(client, settings.log)
-        client.close()
-    except StreamUnavailable:
-        return
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import redis
 
 from infra.settings import LogSettings
-from infra.streams.connection import translated
+from infra.streams.connection import open_blocking, translated
 from infra.streams.keys import Keys, why_other_shards
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, StreamUnavailable
 
 OLDEST = (7, 0)
 
@@ -66,6 +67,16 @@ def _option(client: redis.Redis, name: str) -> str:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def refuse_unfit_log(log: LogSettings, *, home: Path) -> None:
+    """At a process's start: a log that may lose events stops it, one that is merely down does not."""
+    try:
+        client = open_blocking(log, home=home)
+        refuse_unfit(client, log)
+        client.close()
+    except StreamUnavailable:
+        return
 
 
 def why_unfit(facts: ServerFacts, log: LogSettings) -> str:
