@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from analytics.settings import ArchiveSettings, is_address, table_location
 from analytics.statements import harden, refuse_all_but_questions
 from analytics.tables import TABLES
 from infra.running.cli import run
+from infra.running.screen import table_console
 from infra.settings import load_settings, set_environment
 from schemas.errors import ConfigError, TableUnavailable
 
@@ -82,9 +82,7 @@ def print_rows(columns: list[str], *, rows: list[Row], as_array: bool) -> None:
     table = RichTable(*columns)
     for row in rows:
         table.add_row(*(as_text(value) for value in row))
-    # A pipe has no width: nothing is cut there.
-    width = None if sys.stdout.isatty() else 10_000
-    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
+    table_console().print(table)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import unicodedata
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,8 +15,7 @@ import orjson
 from pyspark.sql import Row
 from pyspark.sql.types import VariantVal
 
-# Controls, formats (which turn the direction of text), surrogates, private use and line separators.
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+from infra.running.screen import is_unseen, visible
 
 
 def as_text(value: object) -> str:
@@ -31,7 +29,7 @@ def as_text(value: object) -> str:
 def as_json(row: Row) -> str:
     """One row as one line of JSON that could be printed on a terminal and still says exactly what the row says."""
     line = orjson.dumps({name: to_plain(value) for name, value in zip(row.__fields__, row, strict=True)}, default=str).decode()
-    return "".join(_escaped_in_json(character) if _is_unseen(character) else character for character in line)
+    return "".join(_escaped_in_json(character) if is_unseen(character) else character for character in line)
 
 
 def to_plain(value: object) -> Any:
@@ -55,20 +53,6 @@ def to_plain(value: object) -> Any:
             return value
         case _:
             return str(value)
-
-
-def visible(text: str) -> str:
-    r"""The text with everything that could act on a terminal written out, such as \x1b."""
-    return "".join(_escaped(character) if _is_unseen(character) else character for character in text)
-
-
-def _is_unseen(character: str) -> bool:
-    return unicodedata.category(character) in UNSEEN
-
-
-def _escaped(character: str) -> str:
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def _escaped_in_json(character: str) -> str:

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from rich.text import Text
 
 from infra.running.cli import run
+from infra.running.screen import table_console, visible
 from infra.settings import load_settings
 from infra.streams.dead_letters import DeadLetters
 from schemas.dead_letter import DeadLetter
@@ -46,14 +46,15 @@ def list_letters(
 ) -> None:
     """Lists dead letters, newest first, one line each."""
     with _opened() as letters:
-        found = sorted(letters.letters(group=group, state=_state(state)), key=lambda letter: letter.dead_at, reverse=True)
+        found = list(letters.letters(group=group, state=_state(state), limit=limit + 1))
     shown = found[:limit]
     if as_json:
         sys.stdout.write(orjson.dumps([_summary(letter) for letter in shown], option=orjson.OPT_INDENT_2).decode() + "\n")
         return
-    Console().print(_table(shown) if shown else f"no {'' if state == 'all' else state + ' '}dead letters")
+    console = table_console()
+    console.print(_table(shown) if shown else f"no {'' if state == 'all' else state + ' '}dead letters")
     if len(found) > len(shown):
-        Console().print(f"... and {len(found) - len(shown)} more; raise --limit to see them")
+        console.print("... and more; raise --limit to see them")
 
 
 @app.command()
@@ -134,17 +135,13 @@ def _summary(letter: DeadLetter) -> dict[str, object]:
 
 
 def _table(letters: Iterable[DeadLetter]) -> Table:
-    table = Table("id", "event", "group", "type", "attempts", "dead at", "state", "reason")
+    table = Table("event", "group", "type", "attempts", "dead at", "state", "reason")
     for letter in letters:
         row = _summary(letter)
-        shown = (row["id"], row["event_id"], row["group"], row["event_type"], row["attempts"], f"{letter.dead_at:%Y-%m-%d %H:%M:%S}")
-        # Reasons come from foreign code: as plain text, without control characters or markup.
-        table.add_row(*(Text(printable(str(value))) for value in (*shown, letter.state, letter.reason)))
+        names = (letter.event_id or letter.id, letter.group, row["event_type"], letter.attempts)
+        # Reasons come from foreign code: one line of plain text.
+        table.add_row(*(visible(str(value)) for value in (*names, f"{letter.dead_at:%Y-%m-%d %H:%M:%S}", letter.state, letter.reason)))
     return table
-
-
-def printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 if __name__ == "__main__":

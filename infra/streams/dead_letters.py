@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,18 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.entries import Fields, decode
 from infra.streams.keys import Keys
+from infra.streams.positions import id_order
 from infra.streams.scripts import run_blocking
 from schemas.dead_letter import DeadLetter
 from schemas.errors import MalformedEntry
 from schemas.event import from_epoch_ms
 
-CHUNK = 500
+# Letters carry whole bodies, so only a few are in memory at a time.
+CHUNK = 50
+
+WHY = ("processor", "reason", "error", "traceback")
+OWN_FIELDS = ("record", "group", "from", "from_entry", "incarnation", "sequence", *WHY, "attempts", "dead_at")
+"""What a letter says of itself; everything else was the entry's. A field of the entry with such a name is kept as `kept:<name>`."""
 
 
 class DeadLetters:
@@ -31,27 +39,26 @@ class DeadLetters:
     def open(cls, log: LogSettings, *, home: Path) -> DeadLetters:
         return cls(open_blocking(log, home=home), keys=Keys(log.prefix, log.shards))
 
-    def letters(self, *, group: str = "", state: str = "") -> Iterator[DeadLetter]:
-        """Newest first within each shard; empty filters let everything pass."""
-        for shard in self._keys.all_shards():
-            with translated():
-                states: dict[bytes, bytes] = self._client.hgetall(self._keys.dead_state(shard))  # type: ignore[assignment]
-            for entry_id, fields in self._newest_first(shard):
-                if fields.get(b"record") != b"letter":
-                    continue
-                letter = read_letter(shard, entry_id, fields, state=states.get(entry_id.encode(), b"open").decode())
-                if (not group or letter.group == group) and (not state or letter.state == state):
-                    yield letter
+    def letters(self, *, group: str = "", state: str = "", limit: int | None = None) -> Iterator[DeadLetter]:
+        """Newest first over all shards, read as they are asked for; empty filters let everything pass."""
+        shards = (self._newest_first(shard) for shard in self._keys.all_shards())
+        merged = heapq.merge(*shards, key=_age_order, reverse=True)
+        chosen = (letter for letter in merged if group in ("", letter.group) and state in ("", letter.state))
+        return itertools.islice(chosen, limit)
 
-    def _newest_first(self, shard: int) -> Iterator[tuple[str, Fields]]:
+    def _newest_first(self, shard: int) -> Iterator[DeadLetter]:
         before = "+"
         while True:
             with translated():
                 found: Any = self._client.xrevrange(self._keys.dead(shard), max=before, min="-", count=CHUNK)
-            yield from ((entry_id.decode(), fields) for entry_id, fields in found)
+                ids = [entry_id for entry_id, _ in found]
+                states: Any = self._client.hmget(self._keys.dead_state(shard), ids) if ids else []
+            for (entry_id, fields), state in zip(found, states, strict=True):
+                if fields.get(b"record") == b"letter":
+                    yield read_letter(fields, shard=shard, entry_id=entry_id.decode(), state=(state or b"open").decode())
             if len(found) < CHUNK:
                 return
-            before = f"({found[-1][0].decode()}"
+            before = f"({ids[-1].decode()}"
 
     def find(self, name: str) -> list[DeadLetter]:
         """The dead letters called so: by the dead letter's own id, or by the event's."""
@@ -63,27 +70,33 @@ class DeadLetters:
         shard = int(shard_text)
         at = [self._keys.dead(shard), self._keys.dead_state(shard), self._keys.ledger(shard)]
         with translated():
-            reply: bytes = run_blocking(self._client, "requeue", keys=at, args=[entry_id, self._keys.retry(shard, "")])
+            reply: bytes = run_blocking(self._client, "requeue", keys=at, args=[entry_id, self._keys.retry(shard, ""), *OWN_FIELDS])
         return reply.decode()
 
     def close(self) -> None:
         self._client.close()
 
 
-def read_letter(shard: int, entry_id: str, fields: Fields, *, state: str) -> DeadLetter:
+def read_letter(fields: Fields, *, shard: int, entry_id: str, state: str) -> DeadLetter:
     """Pure: the dead letter that an entry of the stream `dead` describes."""
-    own = {name: fields.get(name.encode(), b"").decode(errors="replace") for name in ("group", "processor", "reason", "error", "traceback")}
+    own = {name: fields.get(name.encode(), b"").decode(errors="replace") for name in ("group", *WHY)}
+    entry = {name.removeprefix(b"kept:"): value for name, value in fields.items() if name.decode("latin-1") not in OWN_FIELDS}
     try:
-        event, entry = decode(fields), {}
+        event, raw = decode(entry), {}
     except MalformedEntry:
-        event, entry = None, {k.decode("latin-1"): v.decode("latin-1") for k, v in fields.items()}
+        event, raw = None, {name.decode("latin-1"): value.decode("latin-1") for name, value in entry.items()}
     return DeadLetter(
         id=f"{shard}-{entry_id}",
         attempts=int(fields.get(b"attempts", b"0")),
         dead_at=from_epoch_ms(int(fields.get(b"dead_at", b"0"))),
         state=state,
-        event_id=fields.get(b"id", b"").decode(errors="replace"),
+        event_id=entry.get(b"id", b"").decode(errors="replace"),
         event=event,
-        entry=entry,
+        entry=raw,
         **own,
     )
+
+
+def _age_order(letter: DeadLetter) -> tuple[int, int]:
+    _, _, entry_id = letter.id.partition("-")
+    return id_order(entry_id)

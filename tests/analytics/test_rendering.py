@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import VariantVal
 
-from analytics.rendering import as_json, as_text, visible
+from analytics.rendering import as_json, as_text
+from infra.running.screen import visible
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Owns printing to people: tables as wide as the terminal, uncut into a pipe, and foreign text that cannot steer a terminal."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+from rich.console import Console
+
+UNCUT = 10_000
+# Controls, formats (which turn the direction of text), surrogates, private use and line separators.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def table_console() -> Console:
+    """For tables on stdout; markup in foreign text stays text."""
+    # A pipe has no width: nothing is cut there.
+    width = None if sys.stdout.isatty() else UNCUT
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def visible(text: str) -> str:
+    r"""The text with everything that could act on a terminal written out, such as \x1b."""
+    return "".join(_escaped(character) if is_unseen(character) else character for character in text)
+
+
+def is_unseen(character: str) -> bool:
+    """Control and format characters, which act on a terminal or hide in it."""
+    return unicodedata.category(character) in UNSEEN
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
