@@ -143,4 +143,4 @@ def move(log: ArchiveLog, commit: Commit) -> None:
     for stream, position in commit.closed:
         log.move({stream: position})
     log.move(commit.positions)
-    log.note_rows(commit.totals.rows)
+    log.note_totals(rows=commit.totals.rows, lost=commit.totals.lost)

@@ -4,13 +4,15 @@ The only module that reads the environment. Each service describes its own secti
 this one knows the section names and the two sections that everybody needs, `log` and `telemetry`.
 
     HOOKLAKE_HOME              where data and hooklake.yaml live; default .hooklake in the working directory
-    HOOKLAKE_LOG__URL=...      overrides log.url, and so on for every setting
+    HOOKLAKE_FAILPOINT         where a fault test stops this process; see failpoints.py
+    HOOKLAKE_LOG__URL=...      overrides log.url, and so on for every setting; other HOOKLAKE_ names are refused
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,14 +20,18 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from infra.log_address import why_no_address
 from schemas.errors import ConfigError
 from schemas.event import NAME_PATTERN, is_name
 
 FILE_NAME = "hooklake.yaml"
 LEAST_SECRET_BYTES = 16
+PREFIX = "HOOKLAKE_"
+NO_SETTINGS = (f"{PREFIX}HOME", f"{PREFIX}FAILPOINT")
+"""Variables of ours that override nothing in the file."""
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -39,7 +45,10 @@ class Strict(BaseModel):
 class LogSettings(Strict):
     """Where the streams live and what "accepted" means there."""
 
-    url: str = Field("embedded", description="`embedded`, or the address of a server: `redis://host:6379/0`, `rediss://...`.")
+    url: str = Field(
+        "embedded",
+        description="`embedded`, or a server's address: `redis://host:6379/0`, `unix:///path`, `rediss://...?ssl_ca_certs=FILE` for TLS.",
+    )
     shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")
     durability: Literal["fsync", "relaxed"] = Field(
         "fsync", description="`fsync` demands `appendfsync always`; `relaxed` accepts a server that may lose the last second."
@@ -47,6 +56,13 @@ class LogSettings(Strict):
     prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")
     timeout_ms: int = Field(5000, ge=100, description="How long a call may take before the log counts as unavailable.")
     window: str = Field("80h", pattern=r"^[1-9][0-9]*h$", description="How long a delivery id is remembered as seen.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        if reason := why_no_address(url):
+            raise ValueError(reason)
+        return url
 
 
 class TelemetrySettings(Strict):
@@ -62,7 +78,7 @@ class TelemetrySettings(Strict):
 class SettingsFile(BaseSettings):
     """The file as it stands: section names are checked here, their contents by their owners."""
 
-    model_config = SettingsConfigDict(env_prefix="HOOKLAKE_", env_nested_delimiter="__", extra="allow")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="allow")
 
     log: dict[str, Any] = {}
     tenants: dict[str, Any] = {}
@@ -116,7 +132,7 @@ class Settings:
 
 
 def home_directory() -> Path:
-    return Path(os.environ.get("HOOKLAKE_HOME") or ".hooklake").absolute()
+    return Path(os.environ.get(f"{PREFIX}HOME") or ".hooklake").absolute()
 
 
 def load_settings(home: Path | None = None) -> Settings:
@@ -130,7 +146,8 @@ def load_settings(home: Path | None = None) -> Settings:
 
 def _read_file(path: Path) -> SettingsFile:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not YAML, so no setting in it counts: {_one_line(error)}") from error
     if content is None:
@@ -141,34 +158,54 @@ def _read_file(path: Path) -> SettingsFile:
     for key in content:
         if key not in known:
             raise ConfigError(f"{key} is not a section of {path.name}{did_you_mean(str(key), known)}; nothing would read it")
+    refuse_unknown_variables(os.environ, secrets_named_in=text)
     empty_sections_dropped = {key: value for key, value in content.items() if value is not None}
     try:
         return SettingsFile(**empty_sections_dropped)
     except ValidationError as error:
-        raise ConfigError(explain(error, SettingsFile, at="")) from error
+        raise ConfigError(explain(error, model=SettingsFile, at="")) from error
+    except SettingsError as error:
+        named = re.search(r'field "(\w+)"', str(error))
+        variable = PREFIX + (named[1].upper() if named else "...")
+        raise ConfigError(
+            f"{variable} is no JSON object, so no setting of it counts; override single ones: {variable}__NAME=..."
+        ) from error
+
+
+def refuse_unknown_variables(environment: Iterable[str], *, secrets_named_in: str) -> None:
+    """Raises ConfigError for a variable that looks like a setting and is none; secrets may have any name."""
+    sections = list(SettingsFile.model_fields)
+    for name in sorted(environment):
+        section, nested, rest = name.upper().removeprefix(PREFIX).partition("__")
+        is_ours = name.upper().startswith(PREFIX) and f"env:{name}" not in secrets_named_in
+        if is_ours and name not in NO_SETTINGS and section.lower() not in sections:
+            known = [*NO_SETTINGS, *(f"{PREFIX}{known.upper()}{nested}{rest}" for known in sections)]
+            raise ConfigError(f"{name} is not a variable that anything reads{did_you_mean(name, known)}; it would have no effect")
 
 
 def validate(value: object, model: type[Section], *, at: str) -> Section:
     try:
         return model.model_validate({} if value is None else value)
     except ValidationError as error:
-        raise ConfigError(explain(error, model, at=at)) from error
+        raise ConfigError(explain(error, model=model, at=at)) from error
 
 
-def explain(error: ValidationError, model: type[BaseModel], *, at: str) -> str:
+def explain(error: ValidationError, *, model: type[BaseModel], at: str) -> str:
     """One sentence about the first fault that pydantic found: the setting, what is wrong, what to write instead."""
     first = error.errors(include_url=False)[0]
     path = ".".join([*([at] if at else []), *(str(part) for part in first["loc"])])
     if first["type"] == "extra_forbidden":
-        known = _fields_at(model, first["loc"][:-1])
+        known = _fields_at(model, location=first["loc"][:-1])
         return f"{path} is not a setting{did_you_mean(str(first['loc'][-1]), known)}; it would have no effect"
     if first["type"] == "missing":
         return f"{path} is missing; it has no default"
+    if first["type"] == "value_error":  # A validator of ours, which says itself what may be shown.
+        return f"{path} is wrong: {_one_line(first['ctx']['error'])}"
     shown = "" if isinstance(first["input"], dict | list) else f" (it is {first['input']!r})"
     return f"{path} is wrong: {_one_line(first['msg'])}{shown}"
 
 
-def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+def _fields_at(model: type[BaseModel], *, location: tuple[int | str, ...]) -> list[str]:
     current: Any = model
     for part in location:
         fields = getattr(current, "model_fields", {})

@@ -50,7 +50,7 @@ class LogWatch:
         """Blocking; raises ConfigError when the server is unfit and StreamUnavailable when it does not answer."""
         client = open_blocking(self._log, home=self._home)
         try:
-            refuse_unfit(client, self._log)
+            refuse_unfit(client, log=self._log)
         finally:
             client.close()
         self._is_fit = True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import itertools
 import os
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +18,7 @@ import typer
 from infra.running.cli import run
 from infra.running.ops import OpsServer
 from infra.running.shadowing import append_user_path
-from infra.settings import Settings, load_settings
+from infra.settings import Settings, check_name, load_settings
 from infra.streams.probe import refuse_unfit_log
 from infra.telemetry import Telemetry
 from processors.registry import load
@@ -38,17 +42,35 @@ def work(
     if not module:
         raise ConfigError(f"groups.{group}.module is not set and no module was named, so group {group} would have nothing to run")
     append_user_path(Path.cwd())
-    asyncio.run(_work(settings, group=group, options=options, module=module, consumer=consumer or default_consumer()))
+    if consumer:
+        check_name(consumer, at="--consumer")
+    with named_consumer(consumer, group=group, home=settings.home) as name:
+        asyncio.run(_work(settings, group=group, options=options, module=module, consumer=name))
 
 
-def default_consumer() -> str:
-    """Stable over restarts on one machine, so that dead names do not pile up in the group."""
-    return f"{socket.gethostname()}-0"
+@contextmanager
+def named_consumer(name: str, *, group: str, home: Path) -> Iterator[str]:
+    """This worker's name in its group, held for as long as it runs: the given one, or the first free of this machine's.
+
+    Stable over restarts, so that dead names do not pile up in the group; and never two workers under one name, who would
+    take each other's deliveries for their own. Raises ConfigError when the given name is held by another worker.
+    """
+    (home / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for candidate in [name] if name else (f"{socket.gethostname()}-{index}" for index in itertools.count()):
+        with (home / "run" / f"{group}.{candidate}.lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield candidate
+            return
+    raise ConfigError(f"--consumer {name} is the name of a worker that runs in group {group} already; each needs a name of its own")
 
 
 async def _work(settings: Settings, *, group: str, options: GroupSettings, module: str, consumer: str) -> None:
-    telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
-    try:
+    with ExitStack() as stack:
+        telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
+        stack.callback(telemetry.shutdown)
         registry = load(module)
         refuse_unfit_log(settings.log, home=settings.home)
         worker = Worker(
@@ -58,6 +80,7 @@ async def _work(settings: Settings, *, group: str, options: GroupSettings, modul
         ops = OpsServer(
             options.ops_port, host=settings.telemetry.ops_host, telemetry=telemetry, is_ready=lambda: worker.is_reading, setting=setting
         )
+        stack.callback(ops.stop)
         ops.start()
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
@@ -66,9 +89,6 @@ async def _work(settings: Settings, *, group: str, options: GroupSettings, modul
         telemetry.log.info("worker started", group=group, consumer=consumer, processors=names, pid=os.getpid())
         await worker.run(stop)
         telemetry.log.info("worker stopped", group=group)
-        ops.stop()
-    finally:
-        telemetry.shutdown()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import threading
+from typing import Any
 
 from processors.delivery import Delivery
 from processors.registry import ProcessorSpec
@@ -11,16 +14,55 @@ from schemas.event import StreamEvent
 
 
 async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> BaseException | None:
-    """Runs the processor; returns what it raised, or None. A thread that overstays its deadline cannot be stopped, only left."""
+    """Runs the processor; returns what it raised, or None."""
     try:
         async with asyncio.timeout(spec.timeout_ms / 1000):
-            if inspect.iscoroutinefunction(spec.function):
-                await spec.function(event, delivery)
-            else:
-                await asyncio.to_thread(spec.function, event, delivery)
+            result = await _call(spec, event=event, delivery=delivery)
+            # A plain function that wraps an async one hands us its coroutine.
+            if inspect.isawaitable(result):
+                await result
     except TimeoutError as error:
         return error if str(error) else TimeoutError(f"{spec.name} ran longer than its timeout_ms={spec.timeout_ms}")
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # It is this worker that ends.
+        return error  # The processor awaited something that was cancelled: that is its failure, not our end.
     except (Exception, SystemExit) as error:
-        # Third place where everything is caught: a processor is foreign code, and what it raises is its result.
+        # Everything is caught: a processor is foreign code, and what it raises is its result.
         return error
     return None
+
+
+async def _call(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:
+    if inspect.iscoroutinefunction(spec.function):
+        return await spec.function(event, delivery)
+    return await _in_thread(spec, event=event, delivery=delivery)
+
+
+async def _in_thread(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:
+    """A thread of its own, not one of a pool: a function that overstays its deadline cannot be stopped, only left, and must
+    neither keep a place that others wait for nor keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle_outcome(result: Any, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(result)
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        result, raised = None, None
+        try:
+            result = context.run(spec.function, event, delivery)
+        except BaseException as error:  # In a thread nobody else would see it.
+            raised = RuntimeError(f"StopIteration: {error}") if isinstance(error, StopIteration) else error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle_outcome, result, raised)
+
+    threading.Thread(target=run, name=f"processor {spec.name}", daemon=True).start()
+    return await outcome

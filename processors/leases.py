@@ -39,12 +39,15 @@ class Hand:
         async with self._changed:
             self._changed.notify_all()
 
+    def holds_place(self, place: tuple[str, str]) -> bool:
+        return place in self._held
+
     def holds(self, lease: Lease) -> bool:
         return self._held.get((lease.stream, lease.entry_id)) is lease
 
-    async def wait_for_room(self, least: int) -> None:
+    async def wait_for_room(self) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self.room >= min(least, self._limit))
+            await self._changed.wait_for(lambda: self.room > 0)
 
     async def wait_until_dropped(self, lease: Lease) -> None:
         async with self._changed:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from processors.signals import Reject, Retry
 
+ERROR_CHARACTERS = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -48,13 +50,23 @@ def attempt_number(*, retry_count: int, delivery_count: int) -> int:
 
 def next_step(error: BaseException, *, attempt: int, policy: RetryPolicy) -> RetryIn | NoMore:
     if isinstance(error, Reject):
-        return NoMore(f"rejected: {error.reason}")
+        return NoMore(storable(f"rejected: {error.reason}", most=ERROR_CHARACTERS))
     if attempt >= policy.max_attempts:
         return NoMore(f"failed {attempt} times: {describe(error)}")
     if isinstance(error, Retry) and error.after_ms is not None:
-        return RetryIn(max(0, error.after_ms))
+        return RetryIn(error.after_ms)
     return RetryIn(policy.delay_ms_after(attempt))
 
 
 def describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    """The error's class and text, as something that can be stored: foreign code may raise texts that are no Unicode, or none."""
+    try:
+        text = str(error)
+    except Exception:  # Its own __str__ may raise anything.
+        text = "(its text cannot be shown)"
+    return storable(f"{type(error).__name__}: {text}", most=ERROR_CHARACTERS)
+
+
+def storable(text: str, *, most: int) -> str:
+    """The end of the text, where errors say what they mean, with every character that UTF-8 has."""
+    return text.encode("utf-8", "replace").decode()[-most:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from infra.settings import Settings, Strict, check_name
 from infra.streams.keys import ARCHIVE_GROUP
@@ -16,13 +16,13 @@ class GroupSettings(Strict):
 
     module: str = Field("", description="The module with the group's processors, or `module:function`; `work` may name it instead.")
     kind: Literal["durable"] = Field("durable", description="A durable group keeps its place, and the events it has not settled, for ever.")
-    children: int = Field(1, ge=1, le=1, description="Worker processes; start `hooklake work` on other machines, or again, for more.")
+    children: int = Field(1, ge=1, le=1, description="Worker processes; start `hooklake work` again, here or on other machines, for more.")
     batch_size: int = Field(256, ge=1, le=10_000, description="How many deliveries a worker holds at most, running and waiting.")
     concurrency: int = Field(32, ge=1, le=1000, description="How many of them run at once.")
     block_ms: int = Field(1000, ge=10, le=60_000, description="How long a read waits for new entries.")
     lease_ms: int = Field(30_000, ge=100, description="How long a silent worker keeps its deliveries; a living one renews them.")
     max_attempts: int = Field(4, ge=1, description="Attempts before an event becomes a dead letter; @processor may say otherwise.")
-    retry_delays_ms: tuple[int, ...] = Field((0, 1000, 2000), description="Waits after the first, second, ... failed attempt.")
+    retry_delays_ms: tuple[NonNegativeInt, ...] = Field((0, 1000, 2000), description="Waits after the first, second, ... failed attempt.")
     ops_port: int = Field(9102, ge=0, le=65535, description="Metrics and health of the group's worker; 0 takes a free port.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from infra.streams.settle import Ack, GiveUp, RetryLater, Settlement
-from processors.retry import RetryIn, RetryPolicy, describe, next_step
+from processors.retry import RetryIn, RetryPolicy, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000
 
@@ -20,7 +20,7 @@ def after_attempt(error: BaseException | None, *, processor: str, attempt: int, 
         processor=processor,
         reason=step.reason,
         error=describe(error),
-        traceback="".join(traceback.format_exception(error))[-TRACEBACK_CHARACTERS:],
+        traceback=storable("".join(traceback.format_exception(error)), most=TRACEBACK_CHARACTERS),
         attempts=attempt,
         dead_at_ms=now_ms,
     )
@@ -31,11 +31,23 @@ def malformed(error: Exception, *, now_ms: int) -> GiveUp:
     return GiveUp(processor="", reason="the entry is no event", error=describe(error), traceback="", attempts=0, dead_at_ms=now_ms)
 
 
+def undecided(error: Exception, *, now_ms: int) -> GiveUp:
+    """hooklake itself failed on the entry: a person must see it, and its neighbours must not wait for that."""
+    return GiveUp(
+        processor="",
+        reason="hooklake could not run it; this is a defect, please report it",
+        error=describe(error),
+        traceback=storable("".join(traceback.format_exception(error)), most=TRACEBACK_CHARACTERS),
+        attempts=0,
+        dead_at_ms=now_ms,
+    )
+
+
 def deadly(*, processor: str, attempts: int, now_ms: int) -> GiveUp:
     """An entry whose workers died again and again is not given to another one."""
     return GiveUp(
         processor=processor,
-        reason=f"its worker died {attempts} times while it was running",
+        reason=f"its worker died while it was running, and its {attempts} attempts are used up",
         error="",
         traceback="",
         attempts=attempts,

@@ -196,10 +196,16 @@ def await_true(condition: Any, *, what: str, process: subprocess.Popen[bytes], w
 def environment(services: dict[str, dict[str, Any]], log_url: str, home: Path) -> dict[str, str]:
     """The container's own variables, with the places of this machine in them."""
     own = dict(services["ingest"]["environment"])
-    assert own == {"HOOKLAKE_HOME": HOME, "HOOKLAKE_LOG__URL": "redis://log:6379/0", "HOOKLAKE_INGEST__HOST": "0.0.0.0"}
+    assert own == {
+        "HOOKLAKE_HOME": HOME,
+        "HOOKLAKE_LOG__URL": "redis://log:6379/0",
+        "HOOKLAKE_INGEST__HOST": "0.0.0.0",
+        "HOOKLAKE_TELEMETRY__OPS_HOST": "0.0.0.0",
+    }
     ports = {"INGEST__PORT": free_port(), "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
     ports["GROUPS__EXAMPLE__OPS_PORT"] = free_port()
     here = {"HOOKLAKE_HOME": str(home), "HOOKLAKE_LOG__URL": log_url, "HOOKLAKE_INGEST__HOST": "127.0.0.1", "PYTHONSAFEPATH": "1"}
+    here["HOOKLAKE_TELEMETRY__OPS_HOST"] = "127.0.0.1"
     here |= {f"HOOKLAKE_{name}": str(port) for name, port in ports.items()}
     return environment_with({**own, **here, "PATH": f"{Path(sys.executable).parent}:{environment_value('PATH')}"})
 
@@ -209,7 +215,7 @@ def test_the_log_of_compose_may_hold_events(log_url: str, services: dict[str, di
     log = LogSettings(url=log_url)
 
     with open_blocking(log, home=home) as client:
-        facts = refuse_unfit(client, log)
+        facts = refuse_unfit(client, log=log)
 
     assert (facts.append_fsync, facts.eviction) == ("always", "noeviction")
 

@@ -17,12 +17,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from infra.log_address import EMBEDDED
 from infra.running.announce import sources_of
 from infra.running.cli import run
 from infra.running.healthcheck import answers_ok
 from infra.running.services import Service, refuse_shared_ports, services_of
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
-from infra.streams.connection import EMBEDDED, open_blocking, translated
+from infra.streams.connection import open_blocking, translated
 from infra.streams.probe import look, why_unfit
 from schemas.errors import ConfigError, StreamUnavailable
 
@@ -108,7 +109,7 @@ def examine_log(settings: Settings) -> Iterator[Finding]:
         advice = "start it with `hooklake up`" if is_ours else "start that server, or correct log.url"
         yield Finding("log", "warn" if is_ours else "fail", str(error), advice)
         return
-    if reason := why_unfit(facts, settings.log):
+    if reason := why_unfit(facts, log=settings.log):
         yield Finding("log", "fail", reason, "change the server's configuration as it says")
     elif not facts.append_fsync:
         yield Finding("log", "warn", f"{facts.name} {facts.version} does not tell its appendfsync", "make sure that it is `always`")

@@ -17,6 +17,7 @@ from types import FrameType
 
 import typer
 
+from infra.log_address import EMBEDDED
 from infra.running.announce import Announcer
 from infra.running.cli import run
 from infra.running.embedded import EmbeddedServer, free_port
@@ -26,7 +27,7 @@ from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, re
 from infra.running.serving import listen
 from infra.running.supervisor import Child, Supervisor
 from infra.settings import Settings, environment_with, home_directory, load_settings
-from infra.streams.connection import ADDRESS_FILE, EMBEDDED
+from infra.streams.connection import ADDRESS_FILE
 from schemas.errors import ConfigError
 
 LOG = "log"

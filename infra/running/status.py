@@ -29,6 +29,7 @@ class Status:
     conflicts: int
     archived: int | None
     in_log: int | None
+    lost: int
     out_of_balance: int | None
     waiting_retries: int
     open_dead_letters: int
@@ -63,6 +64,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool]) -> Status:
         conflicts=sum(overview.counts.conflicts.values()),
         archived=overview.archived_rows,
         in_log=overview.above_archived,
+        lost=overview.lost,
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
         open_dead_letters=overview.open_dead_letters,
@@ -76,7 +78,9 @@ def needs_of(overview: Overview, *, processes: dict[str, bool]) -> list[str]:
     needs = [f"{name} is not ready: see logs/{name}.log, or `hooklake doctor`" for name, is_ready in processes.items() if not is_ready]
     if overview.open_dead_letters:
         needs.append(f"{overview.open_dead_letters} dead letters wait for a decision: `hooklake dead-letters list`")
-    needs += [f"group {state.group} lost {state.lost} deliveries that were trimmed beneath it" for state in overview.groups if state.lost]
+    needs += [
+        f"group {state.group} lost {state.lost} entries that were gone before it came to them" for state in overview.groups if state.lost
+    ]
     if (missing := overview.out_of_balance or 0) > 0:
         needs.append(f"{missing} accepted events are neither archived nor in the log; look again when nothing arrives, then audit")
     elif missing < 0:
@@ -87,7 +91,8 @@ def needs_of(overview: Overview, *, processes: dict[str, bool]) -> list[str]:
 def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
-        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}: {_balance(found)}; "
+        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}{_lost(found)}: "
+        f"{_balance(found)}; "
         f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts"
     )
     console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
@@ -109,6 +114,10 @@ def _balance(found: Status) -> str:
     if found.out_of_balance is None:
         return "it cannot be told just now"
     return "[green]the books balance[/]" if found.out_of_balance == 0 else f"[red]out of balance by {found.out_of_balance}[/]"
+
+
+def _lost(found: Status) -> str:
+    return f" + [red]lost {found.lost}[/]" if found.lost else ""
 
 
 def _shown(number: int | None) -> str:

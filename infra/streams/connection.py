@@ -10,11 +10,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry as RedisRetry
 
+from infra.log_address import EMBEDDED
 from infra.settings import LogSettings
 from infra.streams.pipelining import Pipeline
 from schemas.errors import StreamUnavailable
 
-EMBEDDED = "embedded"
 ADDRESS_FILE = "run/log.url"
 
 

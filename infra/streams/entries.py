@@ -66,5 +66,6 @@ def decode(fields: Fields) -> StreamEvent:
             traceparent=fields[b"traceparent"].decode(),
             retry_count=int(fields.get(b"retry_count", b"0")),
         )
-    except (KeyError, ValueError, ValidationError) as error:
+    # The last two are raised for a timestamp that no calendar has.
+    except (KeyError, ValueError, ValidationError, OverflowError, OSError) as error:
         raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error

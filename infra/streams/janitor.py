@@ -1,4 +1,4 @@
-"""Owns what must be done to the log while nobody asks: promoting due retries, trimming what all groups are done with.
+"""Owns trimming the log while nobody asks; due retries are promoted by `delayed.py`.
 
 Run by every worker; each act is one script, so that several janitors do no harm.
 """

@@ -17,7 +17,7 @@ Fields of the ledger:
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
     dead:<group>, lost:<group>                 dead letters written; deliveries whose entry was trimmed beneath the group
-    rows:events                                rows of the table after the newest commit (shard 0 only)
+    rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
 """
 

@@ -48,10 +48,10 @@ async def _groups_on(pipeline: Pipeline, *, keys: Keys, stream: str) -> list[Str
             return []
         raise
     name = short_name(stream, keys=keys)
-    return [_stream_lag(name, flat) for flat in reply]
+    return [_stream_lag(flat, stream=name) for flat in reply]
 
 
-def _stream_lag(stream: str, flat: Sequence[Any]) -> StreamLag:
+def _stream_lag(flat: Sequence[Any], *, stream: str) -> StreamLag:
     info = dict(zip(flat[::2], flat[1::2], strict=True))
     delivered_to = info[b"last-delivered-id"].decode()
     return StreamLag(stream, info[b"name"].decode(), info[b"lag"], info[b"pending"], delivered_to)

@@ -23,11 +23,11 @@ class Counts:
 def read_counts(client: redis.Redis, *, keys: Keys) -> Counts:
     counts = Counts()
     for shard in keys.all_shards():
-        add_shard(counts, client.hgetall(keys.ledger(shard)))  # type: ignore[arg-type]
+        add_shard(counts, ledger=client.hgetall(keys.ledger(shard)))  # type: ignore[arg-type]
     return counts
 
 
-def add_shard(counts: Counts, ledger: dict[bytes, bytes]) -> None:
+def add_shard(counts: Counts, *, ledger: dict[bytes, bytes]) -> None:
     """Adds one shard's ledger; pure but for `counts`."""
     for name, value in ledger.items():
         kind, _, rest = name.decode().partition(":")

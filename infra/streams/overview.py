@@ -54,11 +54,16 @@ class Overview:
         return archive.undelivered if archive is not None else self.accepted
 
     @property
+    def lost(self) -> int:
+        """Accepted events that the log no longer had when the archive came for them."""
+        return sum(state.lost for state in self.groups if state.group == ARCHIVE_GROUP)
+
+    @property
     def out_of_balance(self) -> int | None:
-        """accepted - archived - above the archived mark: 0 at every quiet moment; None when it cannot be told."""
+        """accepted - archived - above the archived mark - lost: 0 at every quiet moment; None when it cannot be told."""
         if self.above_archived is None:
             return None
-        return self.accepted - (self.archived_rows or 0) - self.above_archived
+        return self.accepted - (self.archived_rows or 0) - self.above_archived - self.lost
 
 
 def read_overview(log: LogSettings, *, home: Path) -> Overview:
@@ -78,7 +83,7 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     found = Overview(Counts())
     ledgers = {shard: as_fields(await pipeline.call("HGETALL", keys.ledger(shard))) for shard in keys.all_shards()}
     for shard, ledger in ledgers.items():
-        add_shard(found.counts, ledger)
+        add_shard(found.counts, ledger=ledger)
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         found.waiting_retries += await pipeline.call("ZCARD", keys.delayed(shard))
         found.open_dead_letters -= await pipeline.call("HLEN", keys.dead_state(shard))
@@ -88,7 +93,7 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
         dead, lost = (sum(int(ledger.get(f"{what}:{group}".encode(), b"0")) for ledger in ledgers.values()) for what in ("dead", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
-        found.groups.append(_group_state(group, kind, lags=lags, ages=ages, dead=dead, lost=lost))
+        found.groups.append(_group_state(group, kind=kind, lags=lags, ages=ages, dead=dead, lost=lost))
         found.open_dead_letters += dead
     return found
 
@@ -98,7 +103,7 @@ async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:
     return {name.decode().removeprefix("group:"): kind.decode() for name, kind in registry.items() if name.startswith(b"group:")}
 
 
-def _group_state(group: str, kind: str, *, lags: Iterable[StreamLag], ages: Iterable[int | None], dead: int, lost: int) -> GroupState:
+def _group_state(group: str, *, kind: str, lags: Iterable[StreamLag], ages: Iterable[int | None], dead: int, lost: int) -> GroupState:
     lags, known_ages = list(lags), [age for age in ages if age is not None]
     undelivered = [lag.undelivered for lag in lags]
     return GroupState(

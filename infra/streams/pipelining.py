@@ -8,12 +8,14 @@ never be matched to another call. Whoever gets StreamUnavailable does not know w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import hiredis
+from redis.asyncio import SSLConnection
 from redis.connection import parse_url
 
 from infra.streams.scripts import Argument, script
@@ -131,10 +133,9 @@ class Pipeline:
                 if "path" in where:
                     _, wire = await loop.create_unix_connection(lambda: _Wire(self._timeout_s), where["path"])
                 else:
-                    secure = ssl.create_default_context() if "SSL" in getattr(where.get("connection_class"), "__name__", "") else None
                     host, port = where.get("host", "127.0.0.1"), where.get("port", 6379)
-                    _, wire = await loop.create_connection(lambda: _Wire(self._timeout_s), host, port, ssl=secure)
-                await _introduce(wire, where)
+                    _, wire = await loop.create_connection(lambda: _Wire(self._timeout_s), host, port, ssl=_tls(where))
+                await _introduce(wire, where=where)
         except (OSError, TimeoutError) as error:
             raise StreamUnavailable(f"the log cannot be reached: {str(error) or type(error).__name__}") from error
         return wire
@@ -160,22 +161,33 @@ class Pipeline:
         assert self._wire is not None
         if not self._wire.is_open or generation not in (None, self.generation):
             raise StreamUnavailable("the connection to the log was lost before the command was sent")
-        return await self._wire.send(command)
+        wire = self._wire
+        reply = await wire.send(command)
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("READONLY"):
+            # After a failover the address leads to another server, and this connection to one that will never write again.
+            wire.discard("it leads to a replica now")
+        return reply
 
     async def close(self) -> None:
         if self._wire is not None:
             self._wire.discard("this process closed it")
 
 
-async def _introduce(wire: _Wire, where: dict[str, Any]) -> None:
-    try:
+def _tls(where: dict[str, Any]) -> ssl.SSLContext | None:
+    """What the address says about TLS, understood as the blocking client does; None for a plain connection."""
+    if not where.get("connection_class", object).__name__.startswith("SSL"):
+        return None
+    return SSLConnection(**{name: value for name, value in where.items() if name.startswith("ssl_")}).ssl_context.get()
+
+
+async def _introduce(wire: _Wire, *, where: dict[str, Any]) -> None:
+    with contextlib.ExitStack() as on_failure:  # a caller that gives up meanwhile included
+        on_failure.callback(wire.discard, "it did not let us in")
         if where.get("password"):
             _checked(await wire.send(["AUTH", *([where["username"]] if where.get("username") else []), where["password"]]))
         if where.get("db"):
             _checked(await wire.send(["SELECT", where["db"]]))
-    except StreamUnavailable:
-        wire.discard("it did not let us in")
-        raise
+        on_failure.pop_all()
 
 
 def _checked(reply: Any) -> Any:

@@ -30,12 +30,12 @@ class ServerFacts:
     role: str
 
 
-def refuse_unfit(client: redis.Redis, log: LogSettings) -> ServerFacts:
+def refuse_unfit(client: redis.Redis, *, log: LogSettings) -> ServerFacts:
     """The server's facts; raises ConfigError, one sentence, when it may not hold events."""
     with translated():
         facts = look(client)
         fixed = client.hget(Keys(log.prefix, log.shards).registry(0), "shards")
-    reason = why_unfit(facts, log) or why_other_shards(fixed, wanted=log.shards)
+    reason = why_unfit(facts, log=log) or why_other_shards(fixed, wanted=log.shards)
     if reason:
         raise ConfigError(reason)
     return facts
@@ -51,13 +51,13 @@ def look(client: redis.Redis) -> ServerFacts:
         version=version,
         compatible_with=(int(major), int(minor)),
         append_only=bool(info.get("aof_enabled")),
-        append_fsync=_option(client, "appendfsync"),
+        append_fsync=_option(client, name="appendfsync"),
         eviction=str(info.get("maxmemory_policy", "")),
         role=str(info.get("role", "")),
     )
 
 
-def _option(client: redis.Redis, name: str) -> str:
+def _option(client: redis.Redis, *, name: str) -> str:
     try:
         found: dict[str, str] = client.config_get(name)  # type: ignore[assignment]
     except redis.ResponseError:  # Managed servers deny CONFIG; doctor shows the gap.
@@ -73,13 +73,13 @@ def refuse_unfit_log(log: LogSettings, *, home: Path) -> None:
     """At a process's start: a log that may lose events stops it, one that is merely down does not."""
     try:
         client = open_blocking(log, home=home)
-        refuse_unfit(client, log)
+        refuse_unfit(client, log=log)
         client.close()
     except StreamUnavailable:
         return
 
 
-def why_unfit(facts: ServerFacts, log: LogSettings) -> str:
+def why_unfit(facts: ServerFacts, *, log: LogSettings) -> str:
     """The reason why events would be lost on this server, or an empty text. Pure."""
     if facts.compatible_with < OLDEST:
         return f"log.url: the server is {facts.name} {facts.version}, and streams need Redis 7.0 or later; nothing was started"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
-from infra.streams.entries import Entry, Fields
+from infra.streams.entries import Entry
 from infra.streams.groups import declare_archive
 from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
 from infra.streams.ledger import Counts, read_counts
@@ -36,6 +36,14 @@ class StreamEnd:
         return self.last.incarnation
 
 
+class _Numbered(NamedTuple):
+    """An entry that has a number; foreign entries have none."""
+
+    entry_id: str
+    incarnation: str
+    number: int
+
+
 class ArchiveLog:
     """The log as the archive sees it; raises StreamUnavailable. Not for pickling: open it where it is used."""
 
@@ -50,14 +58,19 @@ class ArchiveLog:
     def ends(self) -> list[StreamEnd]:
         """Where every event stream ends now; begins the shards and declares the group when they are new."""
         with translated():
+            # begin is asked every time: this client reconnects by itself, and a new connection may lead to a new server.
+            for shard in self._keys.all_shards():
+                self._begin(shard)
             declare_archive(self._client, keys=self._keys)
             return [end for shard in self._keys.all_shards() for end in self._ends_of(shard)]
 
+    def _begin(self, shard: int) -> None:
+        at = [self._keys.ledger(shard), self._keys.registry(shard)]
+        begun(run_blocking(self._client, "begin", keys=at, args=[new_incarnation(), self._keys.shards]), keys=self._keys)
+
     def _ends_of(self, shard: int) -> list[StreamEnd]:
-        ledger, registry = self._keys.ledger(shard), self._keys.registry(shard)
-        # begin is asked every time: this client reconnects by itself, and a new connection may lead to a new server.
-        begun(run_blocking(self._client, "begin", keys=[ledger, registry], args=[new_incarnation(), self._keys.shards]), keys=self._keys)
-        incarnation, *ends = run_blocking(self._client, "ends", keys=[ledger, *self._keys.event_streams(shard)], args=EVENT_STREAMS)
+        at = [self._keys.ledger(shard), *self._keys.event_streams(shard)]
+        incarnation, *ends = run_blocking(self._client, "ends", keys=at, args=EVENT_STREAMS)
         return [
             StreamEnd(StreamName(shard, name), Position(incarnation.decode(), entry_id.decode(), int(number)))
             for name, (entry_id, number) in zip(EVENT_STREAMS, ends, strict=True)
@@ -65,10 +78,14 @@ class ArchiveLog:
 
     def read(self, stream: StreamName, *, after: str, to: str, count: int = 2000) -> Iterator[list[Entry]]:
         """The entries in (after, to], in chunks."""
-        key, start = self._keys.events(stream.shard, stream.name), f"({after}"
+        return self._chunks(stream, start=f"({after}", to=to, count=count)
+
+    def _chunks(self, stream: StreamName, *, start: str, to: str, count: int) -> Iterator[list[Entry]]:
+        key = self._keys.events(stream.shard, stream.name)
         while True:
             with translated():
-                entries = [Entry(entry_id.decode(), fields) for entry_id, fields in self._range(key, start, to, count=count)]
+                found: Any = self._client.xrange(key, min=start, max=to, count=count)
+            entries = [Entry(entry_id.decode(), fields) for entry_id, fields in found]
             if entries:
                 yield entries
             if len(entries) < count:
@@ -77,38 +94,43 @@ class ArchiveLog:
 
     def id_after(self, stream: StreamName, *, after: str, to: str, entries: int) -> str:
         """An entry id in (after, to] below which about `entries` lie; found by bisecting time, since numbers are gapless."""
-        first = self._number_at(stream, f"({after}", to)
+        first = self._first_numbered(stream, start=f"({after}", to=to)
         if first is None:
             return to
         low_ms, high_ms, best = id_order(after)[0], id_order(to)[0], to
         while low_ms + 1 < high_ms:
             middle_ms = (low_ms + high_ms) // 2
-            found = self._number_at(stream, f"{middle_ms}-0", to)
-            if found is None or found[1] != first[1] or found[2] - first[2] > entries:
+            found = self._first_numbered(stream, start=f"{middle_ms}-0", to=to)
+            if found is None or found.incarnation != first.incarnation or found.number - first.number > entries:
                 high_ms = middle_ms
-                best = found[0] if found is not None else best
+                best = found.entry_id if found is not None else best
             else:
                 low_ms = middle_ms
         return best
 
     def position_at(self, stream: StreamName, *, entry_id: str, incarnation: str) -> Position:
-        """The position of an entry that exists; its number counts as 0 when it belongs to a past incarnation."""
-        found = self._number_at(stream, entry_id, entry_id)
-        return Position(incarnation, entry_id, found[2] if found is not None and found[1] == incarnation else 0)
+        """The position at an entry id, in terms of `incarnation`: the number is the last one given up to there.
 
-    def _number_at(self, stream: StreamName, start: str, to: str) -> tuple[str, str, int] | None:
-        """The first entry from `start` on: its id, incarnation and number."""
-        with translated():
-            key = self._keys.events(stream.shard, stream.name)
-            found = self._range(key, start, to, count=1)
-        if not found:
-            return None
-        entry_id, fields = found[0]
-        return entry_id.decode(), fields.get(b"incarnation", b"").decode(), int(fields.get(b"sequence", b"0"))
+        That is 0 among entries of past incarnations, and the number before it at a foreign entry, which has none.
+        """
+        found = self._last_numbered(stream, to=entry_id)
+        return Position(incarnation, entry_id, found.number if found is not None and found.incarnation == incarnation else 0)
 
-    def _range(self, key: str, start: str, to: str, *, count: int) -> list[tuple[bytes, Fields]]:
-        found: Any = self._client.xrange(key, min=start, max=to, count=count)
-        return list(found)
+    def _first_numbered(self, stream: StreamName, *, start: str, to: str) -> _Numbered | None:
+        one_by_one = self._chunks(stream, start=start, to=to, count=1)
+        return next(filter(None, (_numbered(entry) for (entry,) in one_by_one)), None)
+
+    def _last_numbered(self, stream: StreamName, *, to: str) -> _Numbered | None:
+        key = self._keys.events(stream.shard, stream.name)
+        while True:
+            with translated():
+                found: Any = self._client.xrevrange(key, max=to, count=1)
+            if not found:
+                return None
+            entry = Entry(found[0][0].decode(), found[0][1])
+            if numbered := _numbered(entry):
+                return numbered
+            to = f"({entry.id}"
 
     def move(self, positions: Mapping[StreamName, Position]) -> None:
         """Moves the group to positions that are synced in the table; repeating it is harmless."""
@@ -121,10 +143,10 @@ class ArchiveLog:
                     args=[ARCHIVE_GROUP, stream.name, at.incarnation, at.entry_id, at.sequence],
                 )
 
-    def note_rows(self, rows: int) -> None:
-        """Writes down how many rows the table has after the newest commit, for whoever balances the books."""
+    def note_totals(self, *, rows: int, lost: int) -> None:
+        """Writes down what the table has after the newest commit, and what it will never have, for whoever balances the books."""
         with translated():
-            self._client.hset(self._keys.ledger(0), "rows:events", str(rows))
+            run_blocking(self._client, "note", keys=[self._keys.ledger(0)], args=["rows:events", rows, f"lost:{ARCHIVE_GROUP}", lost])
 
     def accepted(self) -> dict[tuple[str, str], int]:
         """How many events were accepted, by tenant and source."""
@@ -145,3 +167,10 @@ class ArchiveLog:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _numbered(entry: Entry) -> _Numbered | None:
+    incarnation, number = entry.fields.get(b"incarnation", b""), entry.fields.get(b"sequence", b"")
+    if not (incarnation.isalnum() and number.isdigit() and len(number) <= 18):
+        return None
+    return _Numbered(entry.id, incarnation.decode(), int(number))

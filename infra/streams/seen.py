@@ -1,7 +1,8 @@
 """Owns duplicate suppression's names: which marker stands for a delivery, and in which buckets it is looked for. Pure.
 
 Markers live in hashes small enough to stay packed, one set of buckets per period. A period is a quarter of the window;
-five periods are looked at, so that a delivery id is remembered for at least the window and at most five quarters of it.
+this period and the four before it are looked at, so that a delivery id is remembered for at least the window and at most
+five quarters of it. The period to come is looked at too: another receiver's clock may be ahead, or ours was set back.
 """
 
 from __future__ import annotations
@@ -45,4 +46,5 @@ class SeenWindow:
         """The buckets that may hold the marker, the one to write first."""
         newest = now_ms // self.period_ms
         bucket = int.from_bytes(marker[:4]) % BUCKETS
-        return [keys.seen(shard, period=newest - age, bucket=bucket) for age in range(PERIODS_IN_WINDOW + 1)]
+        periods = [newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))]
+        return [keys.seen(shard, period=period, bucket=bucket) for period in periods]

@@ -55,13 +55,13 @@ async def settle(
             keys=[
                 stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard),
             ],
-            args=[group, consumer, *itertools.chain.from_iterable(_arguments(lease, settlement) for lease, settlement in chosen)],
+            args=[group, consumer, *itertools.chain.from_iterable(_arguments(lease, settlement=decided) for lease, decided in chosen)],
         )  # fmt: skip
         lost += [lease for (lease, _), settled in zip(chosen, results, strict=True) if not settled]
     return lost
 
 
-def _arguments(lease: Lease, settlement: Settlement) -> tuple[str | bytes | int, ...]:
+def _arguments(lease: Lease, *, settlement: Settlement) -> tuple[str | bytes | int, ...]:
     return lease.entry_id, lease.delivery_count, *_action(settlement)
 
 

@@ -25,6 +25,8 @@ from schemas.errors import ConfigError, StreamUnavailable
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
+SHORT_BLOCK_MS = 20
+
 
 class EventStream:
     """The log as a receiver sees it."""
@@ -121,12 +123,19 @@ class Incarnations:
         if self._generation != self._pipeline.generation:
             self._known.clear()
             self._generation = self._pipeline.generation
-        if shard not in self._known:
-            args: list[str | bytes | int] = [new_incarnation(), self._keys.shards]
-            at = [self._keys.ledger(shard), self._keys.registry(shard)]
-            reply = await self._pipeline.run("begin", keys=at, args=args, generation=self._generation)
-            self._known[shard] = begun(reply, keys=self._keys)
-        return self._known[shard], self._generation
+        generation = self._generation
+        # Shard 0 exists in every log and so knows the number of shards; one that the log lacks would begin without a word.
+        if 0 not in self._known:
+            await self._begin(0, generation=generation)
+        return self._known.get(shard) or await self._begin(shard, generation=generation), generation
+
+    async def _begin(self, shard: int, *, generation: int) -> str:
+        at = [self._keys.ledger(shard), self._keys.registry(shard)]
+        reply = await self._pipeline.run("begin", keys=at, args=[new_incarnation(), self._keys.shards], generation=generation)
+        incarnation = begun(reply, keys=self._keys)
+        if generation == self._generation:
+            self._known[shard] = incarnation
+        return incarnation
 
     def forget(self, shard: int) -> None:
         self._known.pop(shard, None)
@@ -161,6 +170,7 @@ class GroupReader:
 
     def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str) -> None:
         self._pipeline = pipeline
+        self._turn = 0
         self.group = group
         self.consumer = consumer
         self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
@@ -173,9 +183,15 @@ class GroupReader:
         return self._shard_of_stream[stream]
 
     async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
-        """At most `budget` new entries; waits up to `block_ms` for the first. COUNT is per stream, hence the division."""
-        count = max(1, budget // len(self._shard_of_stream))
-        streams = list(self._shard_of_stream)
+        """At most `budget` new entries; waits up to `block_ms` for the first. COUNT is per stream, hence the division.
+
+        With a budget below the number of streams only some of them are read, other ones each time, and not waited for long.
+        """
+        streams, count = list(self._shard_of_stream), budget // len(self._shard_of_stream)
+        if count == 0:
+            self._turn = (self._turn + budget) % len(streams)
+            streams, count = [*streams, *streams][self._turn : self._turn + budget], 1
+            block_ms = min(block_ms, SHORT_BLOCK_MS)
         reply = await self._pipeline.call(
             "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, "BLOCK", block_ms,
             "STREAMS", *streams, *[">"] * len(streams),

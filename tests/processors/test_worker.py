@@ -1,90 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from infra.settings import LogSettings, TelemetrySettings
-from infra.streams.dead_letters import DeadLetters
+from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.stream import EventStream
-from infra.telemetry import Telemetry
 from processors import Delivery, Reject, Retry, StreamEvent, processor
-from processors.registry import ATTRIBUTE, Registry
-from processors.settings import GroupSettings
-from processors.worker import Worker
-from schemas.dead_letter import DeadLetter
 from tests.events import an_event
 from tests.infra.streams.raw import open_raw
-
-DEADLINE_S = 20
-Starter = Callable[..., Any]
-
-
-@pytest.fixture
-def log(log: LogSettings) -> LogSettings:
-    return log.model_copy(update={"shards": 2})
-
-
-@pytest.fixture
-async def stream(log: LogSettings, home: Path) -> AsyncIterator[EventStream]:
-    opened = EventStream.open(log, home=home)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def working(log: LogSettings, home: Path) -> Starter:
-    """Runs a worker with the given processors while the test's block runs, then drains it."""
-
-    @asynccontextmanager
-    async def run(*functions: Callable[..., Any], consumer: str = "c1", **options: Any) -> AsyncIterator[Worker]:
-        telemetry = Telemetry.start("test", TelemetrySettings(log_level="error"), home=home)
-        settings = GroupSettings(**{"block_ms": 50, "lease_ms": 1000, "retry_delays_ms": (0, 20, 40), **options})
-        registry = Registry(getattr(function, ATTRIBUTE) for function in functions)
-        worker = Worker("g", consumer=consumer, registry=registry, settings=settings, log=log, home=home, telemetry=telemetry)
-        stop = asyncio.Event()
-        task = asyncio.create_task(worker.run(stop))
-        try:
-            yield worker
-        finally:
-            stop.set()
-            await asyncio.wait_for(task, DEADLINE_S)
-            telemetry.shutdown()
-
-    return run
-
-
-async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            met = condition()
-            if await met if isinstance(met, Awaitable) else met:
-                return
-            await asyncio.sleep(0.01)
-
-
-def letters(log: LogSettings, home: Path) -> list[DeadLetter]:
-    opened = DeadLetters.open(log, home=home)
-    found = list(opened.letters())
-    opened.close()
-    return found
-
-
-def unsettled(log: LogSettings, home: Path) -> int:
-    """Entries that group g has not settled, wherever they wait."""
-    client, keys, total = open_raw(log, home=home), Keys(log.prefix, log.shards), 0
-    for shard in keys.all_shards():
-        total += client.zcard(keys.delayed(shard))
-        for stream in [*keys.event_streams(shard), keys.retry(shard, "g")]:
-            groups = client.xinfo_groups(stream) if client.exists(stream) else []
-            total += sum(group["pending"] + (group["lag"] or 0) for group in groups if group["name"] == b"g")
-    client.close()
-    return total
+from tests.processors.conftest import Starter
+from tests.processors.waiting import letters, take_and_die, unsettled, until
 
 
 async def test_every_event_reaches_its_processor_unchanged(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
@@ -239,7 +167,7 @@ async def test_deliveries_of_a_dead_consumer_are_claimed_and_run(
         done.append((event.id, delivery.attempt))
 
     events = [an_event() for _ in range(10)]
-    await _take_and_die(stream, log, home, events=events, consumer="dead")
+    await take_and_die(stream, log, home, events=events, consumer="dead")
     async with working(keep, lease_ms=300):
         await until(lambda: len(done) == 10)
 
@@ -257,7 +185,7 @@ async def test_a_restarted_worker_takes_its_own_deliveries_without_waiting_for_t
         done.append(event.id)
 
     events = [an_event() for _ in range(10)]
-    await _take_and_die(stream, log, home, events=events, consumer="c1")
+    await take_and_die(stream, log, home, events=events, consumer="c1")
     async with working(keep, lease_ms=3_600_000):
         await until(lambda: len(done) == 10)
 
@@ -271,11 +199,11 @@ async def test_an_event_whose_workers_die_again_and_again_becomes_a_dead_letter(
     async def never(event: StreamEvent, delivery: Delivery) -> None:
         raise AssertionError
 
-    await _take_and_die(stream, log, home, events=[an_event()], consumer="c1", deliveries=5)
+    await take_and_die(stream, log, home, events=[an_event()], consumer="c1", deliveries=5)
     async with working(never):
         await until(lambda: len(letters(log, home)) == 1)
 
-    assert letters(log, home)[0].reason == "its worker died 4 times while it was running"
+    assert letters(log, home)[0].reason == "its worker died while it was running, and its 4 attempts are used up"
 
 
 async def test_a_slow_processor_keeps_its_lease(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
@@ -334,21 +262,4 @@ async def test_a_worker_heals_when_its_group_vanishes(stream: EventStream, worki
         event = an_event()
         await stream.append(event)
         await until(lambda: event.id in done)
-    client.close()
-
-
-async def _take_and_die(
-    stream: EventStream, log: LogSettings, home: Path, *, events: list[StreamEvent], consumer: str, deliveries: int = 1
-) -> None:
-    """Leaves the state of a consumer that read the events and was killed: a real server knows no more of a kill than this."""
-    client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
-    for event in events:
-        await stream.append(event)
-    for shard in keys.all_shards():
-        name = keys.events(shard, "default")
-        client.xgroup_create(name, "g", id="0", mkstream=True)
-        for _, taken in client.xreadgroup("g", consumer, {name: ">"}):
-            for entry_id, _ in taken:
-                for _ in range(deliveries - 1):
-                    client.xclaim(name, "g", consumer, 0, [entry_id])
     client.close()

@@ -1,7 +1,7 @@
 -- Appends one event, once: looks in `seen`, takes the next number, adds the entry, remembers, counts.
 -- XADD is the first of all writes, so that an error or a full memory leaves nothing behind.
 --
--- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets, newest period first
+-- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets, the one to write first
 -- ARGV  1 incarnation  2 which of the streams (1-4)  3 marker (16 bytes)  4 body digest (8 bytes)
 --       5 event id (16 bytes)  6 <tenant>:<source>  7 seconds to remember  8 recheck (0 or 1)  9.. fields and values
 -- returns {'appended', event id, stream, incarnation, entry id, number, conflict (0 or 1)}
@@ -25,25 +25,39 @@ local function at_or_below(id, mark)
     return ms < mark_ms or (ms == mark_ms and n <= mark_n)
 end
 
+-- After a flush and a step of the server's clock another event may stand under the same entry id.
+local function holds_event(entry, event_id)
+    for i = 1, entry and #entry[2] or 0, 2 do
+        if entry[2][i] == 'id' then
+            local hexadecimal = string.gsub(event_id, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+            return string.gsub(entry[2][i + 1], '-', '') == hexadecimal
+        end
+    end
+    return false
+end
+
 -- A record counts while its entry exists, or lies at or below the archived mark of its own incarnation. Otherwise the
 -- entry was lost beneath us, and the sender's retry is what brings the event back.
 local function is_kept(record)
     local stream, in_incarnation, id = tonumber(string.sub(record, 25, 25)), string.sub(record, 26, 33), string.sub(record, 34)
-    if #redis.call('XRANGE', KEYS[stream], id, id) > 0 then
+    if holds_event(redis.call('XRANGE', KEYS[stream], id, id)[1], string.sub(record, 1, 16)) then
         return true
     end
     local mark = redis.call('HGET', ledger, 'archived:' .. names[stream] .. ':' .. in_incarnation)
     return mark and at_or_below(id, mark)
 end
 
+-- The record of a kept entry, or nil; and whether there is a record at all.
 local function find(field)
+    local is_known = false
     for i = 6, #KEYS do
         local record = redis.call('HGET', KEYS[i], field)
+        is_known = is_known or record
         if record and is_kept(record) then
-            return record
+            return record, true
         end
     end
-    return false
+    return nil, is_known
 end
 
 local function duplicate_of(record)
@@ -52,16 +66,17 @@ local function duplicate_of(record)
 end
 
 local field, conflict = marker, 0
-local first = find(marker)
+local first, is_known = find(marker)
+if first and string.sub(first, 17, 24) == digest then
+    return duplicate_of(first)
+end
+-- The entry of the first body may be lost while that of another one is kept.
+local same_body = is_known and find(marker .. digest)
+if same_body then
+    return duplicate_of(same_body)
+end
 if first then
-    if string.sub(first, 17, 24) == digest then
-        return duplicate_of(first)
-    end
     field, conflict = marker .. digest, 1
-    local same_body = find(field)
-    if same_body then
-        return duplicate_of(same_body)
-    end
 end
 
 local sequence_field = 'sequence:' .. names[index] .. ':' .. incarnation

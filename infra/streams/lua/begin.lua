@@ -14,6 +14,8 @@ local known = redis.call('HMGET', KEYS[1], 'replication_id', 'incarnation')
 if known[1] == replication_id and known[2] and fixed then
     return {'ok', known[2]}
 end
+-- Removes before it adds: a log that was restarted with its memory full must let the archive begin, or it stays full.
+redis.call('HDEL', KEYS[1], 'replication_id', 'incarnation')
 redis.call('HSET', KEYS[1], 'replication_id', replication_id, 'incarnation', ARGV[1])
 redis.call('HSET', KEYS[2], 'shards', ARGV[2])
 return {'ok', ARGV[1]}

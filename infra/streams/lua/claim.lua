@@ -1,22 +1,37 @@
--- Takes one delivery over: this consumer's own from an earlier life (idle 0), or one that its consumer left idle for
+-- Takes one delivery over: a certain one that this consumer's name still holds, or any that its consumer left idle for
 -- longer than a lease. One at a time, so that an entry that kills its process is found and its neighbours are not charged.
+-- Entries that were trimmed beneath the group are counted as lost on the way.
 --
 -- KEYS  1 stream  2 ledger
--- ARGV  1 group  2 consumer  3 least idle ms  4 whose (a consumer's name, or empty for anybody's)
--- returns {} | {entry id, delivery count, fields and values} | {entry id, 'gone'} when it was trimmed beneath the group
-local search = {'XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], '-', '+', 1}
-if ARGV[4] ~= '' then
-    search[#search + 1] = ARGV[4]
+-- ARGV  1 group  2 consumer  3 least idle ms  4 entry id (of this consumer), or empty for any
+--       5 'counted': this is one more delivery; 'uncounted': the reply to the first one never arrived, so it is still that one
+-- returns {} | {entry id, delivery count, fields and values}
+local group, consumer = ARGV[1], ARGV[2]
+
+local function find()
+    if ARGV[4] == '' then
+        return redis.call('XPENDING', KEYS[1], group, 'IDLE', ARGV[3], '-', '+', 1)[1]
+    end
+    local found = redis.call('XPENDING', KEYS[1], group, ARGV[4], ARGV[4], 1)[1]
+    return found and found[2] == consumer and found
 end
-local found = redis.call(unpack(search))[1]
-if not found then
-    return {}
+
+for _ = 1, 1000 do
+    local found = find()
+    if not found then
+        return {}
+    end
+    local id = found[1]
+    local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+    if entry then
+        local claim = {'XCLAIM', KEYS[1], group, consumer, 0, id}
+        if ARGV[5] == 'uncounted' then
+            claim[#claim + 1] = 'JUSTID'
+        end
+        redis.call(unpack(claim))
+        return {id, redis.call('XPENDING', KEYS[1], group, id, id, 1)[1][4], entry[2]}
+    end
+    redis.call('XACK', KEYS[1], group, id)
+    redis.call('HINCRBY', KEYS[2], 'lost:' .. group, 1)
 end
-local id = found[1]
-local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id)[1]
-if not claimed then
-    redis.call('XACK', KEYS[1], ARGV[1], id)
-    redis.call('HINCRBY', KEYS[2], 'lost:' .. ARGV[1], 1)
-    return {id, 'gone'}
-end
-return {id, redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1][4], claimed[2]}
+return {}

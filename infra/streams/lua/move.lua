@@ -1,5 +1,5 @@
 -- Moves the archive's group on one stream to a position whose rows are synced in Delta, and writes the mark down.
--- Never backwards, so that a repeated move is harmless. A position of a past incarnation only closes that incarnation's
+-- Never backwards, so that a repeated move is harmless; removes before it adds, since a full log is emptied through here. A position of a past incarnation only closes that incarnation's
 -- mark: its entry ids may have been given again, so the group does not follow it.
 --
 -- KEYS  1 ledger  2 stream
@@ -23,6 +23,7 @@ end
 local mark_field = 'archived:' .. ARGV[2] .. ':' .. ARGV[3]
 local mark = redis.call('HGET', KEYS[1], mark_field)
 if not mark or above(ARGV[4], mark) then
+    redis.call('HDEL', KEYS[1], mark_field)
     redis.call('HSET', KEYS[1], mark_field, ARGV[4] .. '|' .. ARGV[5])
 end
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[3] then
@@ -42,9 +43,15 @@ end
 if stands_at and not above(ARGV[4], stands_at) and not above(stands_at, newest) then
     return 1
 end
-local newest_number = tonumber(redis.call('HGET', KEYS[1], 'sequence:' .. ARGV[2] .. ':' .. ARGV[3]) or '0')
--- Without ENTRIESREAD the server no longer knows the group's lag.
-local entries_read = math.max(0, value(info, 'entries-added') - (newest_number - tonumber(ARGV[5])))
-local verb = stands_at and 'SETID' or 'CREATE'
-redis.call('XGROUP', verb, KEYS[2], ARGV[1], ARGV[4], 'ENTRIESREAD', string.format('%.0f', entries_read))
+local command = {'XGROUP', stands_at and 'SETID' or 'CREATE', KEYS[2], ARGV[1], ARGV[4]}
+-- Without ENTRIESREAD the server no longer knows the group's lag. While entries of a past incarnation follow the position,
+-- numbers cannot tell how many there are: an unknown lag is better than a wrong one.
+local following = redis.call('XRANGE', KEYS[2], '(' .. ARGV[4], '+', 'COUNT', 1)[1]
+if not following or value(following[2], 'incarnation') == ARGV[3] then
+    local newest_number = tonumber(redis.call('HGET', KEYS[1], 'sequence:' .. ARGV[2] .. ':' .. ARGV[3]) or '0')
+    local entries_read = math.max(0, value(info, 'entries-added') - (newest_number - tonumber(ARGV[5])))
+    command[#command + 1] = 'ENTRIESREAD'
+    command[#command + 1] = string.format('%.0f', entries_read)
+end
+redis.call(unpack(command))
 return 1

@@ -2,8 +2,8 @@
 -- The dead letter itself stays; a state record says what became of it.
 --
 -- KEYS  1 dead  2 dead state  3 ledger
--- ARGV  1 entry id of the dead letter  2 the start of the shard's retry keys (same hash tag)
--- returns 'requeued' | 'already' | 'gone'
+-- ARGV  1 entry id of the dead letter  2 the start of the shard's retry keys (same hash tag)  3.. names of a letter's own fields
+-- returns 'requeued' | 'already' | 'gone' (the letter is, or the event was when the letter was written)
 local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not entry then
     return 'gone'
@@ -11,16 +11,23 @@ end
 if redis.call('HGET', KEYS[2], ARGV[1]) then
     return 'already'
 end
-local own = {record = true, group = true, from = true, from_entry = true, incarnation = true, sequence = true, processor = true,
-             reason = true, error = true, traceback = true, attempts = true, dead_at = true}
-local fields, group = {}, ''
+local own = {}
+for i = 3, #ARGV do
+    own[ARGV[i]] = true
+end
+local fields, group = {}, nil
 for i = 1, #entry[2], 2 do
-    if entry[2][i] == 'group' and group == '' then
-        group = entry[2][i + 1]
-    elseif not own[entry[2][i]] then
-        fields[#fields + 1] = entry[2][i]
-        fields[#fields + 1] = entry[2][i + 1]
+    local name, value = entry[2][i], entry[2][i + 1]
+    if name == 'group' then
+        group = value
+    elseif not own[name] then
+        -- settle puts this prefix before fields of the entry that are called like the letter's own.
+        fields[#fields + 1] = string.sub(name, 1, 5) == 'kept:' and string.sub(name, 6) or name
+        fields[#fields + 1] = value
     end
+end
+if #fields == 0 or not group then
+    return 'gone'
 end
 redis.call('XADD', ARGV[2] .. group, '*', unpack(fields))
 redis.call('HSET', KEYS[2], ARGV[1], 'requeued')

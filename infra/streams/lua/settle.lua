@@ -1,28 +1,62 @@
 -- Settles deliveries of one stream: each is acked, retried or made a dead letter, if its consumer still owns it.
 -- XACK knows no owner, so the pending list is asked for consumer and delivery count first: after a restart under the
--- same name, the name alone would fence nobody. Removes before it adds, so that it works when memory is full.
+-- same name, the name alone would fence nobody. Removes before it adds, so that it works when memory is full; whatever
+-- could fail is therefore read and parsed before the first removal.
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
 -- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
 --       action a: nothing more; r: detail = '<delay ms>:<retry_count>'; d: detail = JSON list of fields and values
--- returns per delivery 1 (settled) or 0 (somebody else owns it now)
+-- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry)
+--         an error, with nothing done, when a detail cannot be parsed
 local group, consumer = ARGV[1], ARGV[2]
 local is_retry_stream = KEYS[1] == KEYS[2]
 local log_fields = {incarnation = true, sequence = true, recheck = true, conflict = true, retry_count = true}
+-- Lua cannot pass on more than about 8,000 arguments. Of an entry with more fields than this the first ones, an
+-- event's own among them, stay as they are; the rest is kept packed in one field.
+local most_fields = 1000
+
+local function parsed(action, detail)
+    if action == 'a' then
+        return {}
+    elseif action == 'r' then
+        local delay_ms, retry_count = string.match(detail, '^(%d+):(%d+)$')
+        return delay_ms and {delay_ms = delay_ms, retry_count = retry_count}
+    elseif action == 'd' then
+        local is_json, parts = pcall(cjson.decode, detail)
+        for _, part in ipairs(is_json and type(parts) == 'table' and parts or {false}) do
+            if type(part) ~= 'string' then
+                return nil
+            end
+        end
+        return parts
+    end
+end
 
 local function owned(id, count)
     local pending = redis.pcall('XPENDING', KEYS[1], group, id, id, 1)
     return not pending.err and pending[1] and pending[1][2] == consumer and pending[1][4] == tonumber(count)
 end
 
--- The entry's fields without those that the log wrote for its old place.
+-- The entry's fields without those that the log wrote for its old place; nil when it was trimmed beneath us.
 local function event_fields(id)
-    local fields, entry = {}, redis.call('XRANGE', KEYS[1], id, id)[1]
-    for i = 1, entry and #entry[2] or 0, 2 do
+    local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
+    if not entry then
+        return nil
+    end
+    local fields, rest = {}, {}
+    local into = fields
+    for i = 1, #entry[2], 2 do
         if not log_fields[entry[2][i]] then
-            fields[#fields + 1] = entry[2][i]
-            fields[#fields + 1] = entry[2][i + 1]
+            into[#into + 1] = entry[2][i]
+            into[#into + 1] = entry[2][i + 1]
+            if #entry[2] > 2 * most_fields and #fields >= 2 * (most_fields - 10) then
+                into = rest
+            end
         end
+    end
+    if #rest > 0 then
+        fields[#fields + 1] = 'raw_fields'
+        fields[#fields + 1] = cmsgpack.pack(rest)
     end
     return fields
 end
@@ -34,49 +68,83 @@ local function remove(id)
     end
 end
 
-local function retry(id, detail)
-    local delay_ms, retry_count = string.match(detail, '(%d+):(%d+)')
+local function count_lost()
+    redis.call('HINCRBY', KEYS[6], 'lost:' .. group, 1)
+end
+
+local function retry(id, decided)
     local fields = event_fields(id)
-    fields[#fields + 1] = 'retry_count'
-    fields[#fields + 1] = retry_count
     remove(id)
-    if delay_ms == '0' then
+    if not fields then
+        count_lost()
+        return 0
+    end
+    fields[#fields + 1] = 'retry_count'
+    fields[#fields + 1] = decided.retry_count
+    if decided.delay_ms == '0' then
         redis.call('XADD', KEYS[2], '*', unpack(fields))
-        return
+        return 1
     end
     local now = redis.call('TIME')
-    local due_ms = now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(delay_ms)
+    local due_ms = now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(decided.delay_ms)
     -- The stream's own key makes the member unique: an entry waits at most once per stream it came from.
     local member = group .. '|' .. KEYS[1] .. '|' .. id
     redis.call('ZADD', KEYS[3], string.format('%.0f', due_ms), member)
     redis.call('HSET', KEYS[4], member, cmsgpack.pack(fields))
+    return 1
 end
 
-local function give_up(id, detail)
+-- A letter of an entry that is gone still says where the entry stood and why it was given up: that is how a person finds
+-- the event in the archive. It holds no event, so it is counted as lost besides.
+local function give_up(id, parts)
     local fields = event_fields(id)
-    for _, part in ipairs(cjson.decode(detail)) do
-        fields[#fields + 1] = part
-    end
     remove(id)
     local incarnation = redis.call('HGET', KEYS[6], 'incarnation') or ''
     local number = redis.call('HINCRBY', KEYS[6], 'sequence:dead:' .. incarnation, 1)
-    redis.call('XADD', KEYS[5], '*', 'record', 'letter', 'group', group, 'from', KEYS[1], 'from_entry', id, 'incarnation', incarnation, 'sequence', number, unpack(fields))
+    local letter = {'record', 'letter', 'group', group, 'from', KEYS[1], 'from_entry', id, 'incarnation', incarnation, 'sequence', number}
+    for _, part in ipairs(parts) do
+        letter[#letter + 1] = part
+    end
+    local own = {}
+    for i = 1, #letter, 2 do
+        own[letter[i]] = true
+    end
+    for i = 1, fields and #fields or 0, 2 do
+        -- A malformed entry may have fields called like the letter's own; `requeue` takes the prefix off again.
+        local is_taken = own[fields[i]] or string.sub(fields[i], 1, 5) == 'kept:'
+        letter[#letter + 1] = is_taken and 'kept:' .. fields[i] or fields[i]
+        letter[#letter + 1] = fields[i + 1]
+    end
+    redis.call('XADD', KEYS[5], '*', unpack(letter))
     redis.call('HINCRBY', KEYS[6], 'dead:' .. group, 1)
+    if not fields then
+        count_lost()
+    end
+    return 1
+end
+
+local decisions = {}
+for i = 3, #ARGV, 4 do
+    local decided = parsed(ARGV[i + 2], ARGV[i + 3])
+    if not decided then
+        return redis.error_reply('ERR settle: ' .. ARGV[i] .. ' has an action or a detail that makes no sense; nothing was settled')
+    end
+    decisions[#decisions + 1] = decided
 end
 
 local results = {}
-for i = 3, #ARGV, 4 do
-    local id, count, action, detail = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-    local settled = owned(id, count)
-    if settled then
-        if action == 'a' then
-            remove(id)
-        elseif action == 'r' then
-            retry(id, detail)
-        else
-            give_up(id, detail)
-        end
+for number, decided in ipairs(decisions) do
+    local i = 4 * number - 1
+    local id, count, action = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    if not owned(id, count) then
+        results[number] = 0
+    elseif action == 'a' then
+        remove(id)
+        results[number] = 1
+    elseif action == 'r' then
+        results[number] = retry(id, decided)
+    else
+        results[number] = give_up(id, decided)
     end
-    results[#results + 1] = settled and 1 or 0
 end
 return results

@@ -39,7 +39,7 @@ def test_everything_that_does_not_heal_by_itself_asks_for_a_person() -> None:
     assert [sentence.split(":")[0] for sentence in needs] == [
         "archive is not ready",
         "4 dead letters wait for a decision",
-        "group example lost 2 deliveries that were trimmed beneath it",
+        "group example lost 2 entries that were gone before it came to them",
         "2 accepted events are neither archived nor in the log; look again when nothing arrives, then audit",
     ]
 

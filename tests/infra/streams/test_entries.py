@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,33 @@ def test_a_later_version_is_named() -> None:
 
     with pytest.raises(MalformedEntry, match="version b'2'"):
         decode(fields)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {b"timestamp": b"99999999999999999999999"},
+        {b"timestamp": b"9" * 20},
+        {b"timestamp": b"-99999999999999999"},
+        {b"timestamp": b"9" * 5000},
+        {b"headers": b"[]"},
+        {b"headers": b'{"a": 1}'},
+        {b"auth_context": b"null"},
+        {b"retry_count": b"many"},
+        {b"priority": b"\xff"},
+    ],
+)
+def test_an_event_with_one_foreign_value_is_a_malformed_entry(fault: dict[bytes, bytes]) -> None:
+    fields = as_stored(encode(an_event())) | fault
+
+    with pytest.raises(MalformedEntry, match="the entry is no StreamEvent"):
+        decode(fields)
+
+
+@given(st.sampled_from(sorted(as_stored(encode(an_event())))), st.binary(max_size=40))
+def test_whatever_stands_in_a_field_it_is_an_event_or_a_malformed_entry(name: bytes, value: bytes) -> None:
+    with contextlib.suppress(MalformedEntry):
+        decode(as_stored(encode(an_event())) | {name: value})
 
 
 @given(st.dictionaries(st.sampled_from([b"version", b"id", b"headers", b"timestamp", b"payload"]), st.binary(max_size=20)))

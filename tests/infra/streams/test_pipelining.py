@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer
+from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.pipelining import Pipeline
@@ -70,6 +70,87 @@ async def test_a_wrong_password_is_unavailable(log: LogSettings, home: Path) -> 
 
     with pytest.raises(StreamUnavailable, match="WRONGPASS"):
         await pipeline.call("PING")
+
+
+async def test_a_user_is_authenticated(own_server: EmbeddedServer, own_log: LogSettings, home: Path) -> None:
+    admin = open_pipeline(own_log, home=home)
+    await admin.call("ACL", "SETUSER", "bob", "on", ">p@ss", "~*", "+@all")
+    pipeline = open_pipeline(LogSettings(url=f"redis://bob:p%40ss@127.0.0.1:{own_server.port}/3"), home=home)
+
+    assert await pipeline.call("ACL", "WHOAMI") == b"bob"
+    assert b"db=3" in await pipeline.call("CLIENT", "INFO")
+    await pipeline.close()
+    await admin.close()
+
+
+async def test_a_lost_connection_is_told_at_once_and_not_when_time_is_up(
+    own_server: EmbeddedServer, own_log: LogSettings, home: Path
+) -> None:
+    pipeline = open_pipeline(own_log.model_copy(update={"timeout_ms": 60_000}), home=home)
+    await pipeline.call("PING")
+    waiting = [asyncio.ensure_future(pipeline.call("BLPOP", "nothing comes", 0)) for _ in range(3)]
+    await asyncio.sleep(0)
+
+    own_server.kill()
+
+    async with asyncio.timeout(10):
+        failures = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(failure, StreamUnavailable) and "the connection was lost" in str(failure) for failure in failures)
+    await pipeline.close()
+
+
+async def test_a_hundred_calls_at_a_closed_port_dial_once() -> None:
+    port, dials = free_port(), []
+
+    def address() -> str:
+        dials.append(port)
+        return f"redis://127.0.0.1:{port}"
+
+    pipeline = Pipeline(address, timeout_ms=1000)
+    failures = await asyncio.gather(*[pipeline.call("PING") for _ in range(100)], return_exceptions=True)
+
+    assert {type(failure) for failure in failures} == {StreamUnavailable}
+    assert len(dials) == 1
+
+
+async def test_a_dial_that_is_given_up_leaves_no_connection_behind() -> None:
+    accepted, closed = asyncio.Event(), asyncio.Event()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        try:
+            await reader.read()  # until the other side closes
+        except ConnectionResetError:
+            pass
+        finally:
+            writer.close()
+            closed.set()
+
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        pipeline = Pipeline(lambda: f"redis://:a-test-password@127.0.0.1:{port}", timeout_ms=60_000)
+        calling = asyncio.ensure_future(pipeline.call("PING"))
+        async with asyncio.timeout(10):
+            await accepted.wait()
+            calling.cancel()
+            await closed.wait()
+
+    assert calling.cancelled()
+
+
+async def test_a_server_that_became_a_replica_is_left(own_server: EmbeddedServer, own_log: LogSettings, home: Path) -> None:
+    pipeline, operator = open_pipeline(own_log, home=home), open_pipeline(own_log, home=home)
+    await pipeline.call("SET", "a", "1")
+    await operator.call("REPLICAOF", "127.0.0.1", free_port())
+
+    with pytest.raises(StreamUnavailable, match="READONLY"):
+        await pipeline.run("note", keys=["ledger"], args=["rows:events", 1])
+    await operator.call("REPLICAOF", "NO", "ONE")
+
+    assert await pipeline.call("SET", "a", "2") == b"OK"
+    assert pipeline.generation == 2
+    await pipeline.close()
+    await operator.close()
 
 
 async def _eventually_echo(pipeline: Pipeline, text: str) -> bytes:

@@ -21,7 +21,7 @@ LOG = LogSettings(url="redis://127.0.0.1")
 def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
     client = open_blocking(log, home=home)
 
-    facts = refuse_unfit(client, log)
+    facts = refuse_unfit(client, log=log)
 
     client.close()
     assert (facts.name, facts.append_only, facts.append_fsync, facts.eviction) == ("valkey", True, "always", "noeviction")
@@ -37,14 +37,14 @@ def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
     ],
 )
 def test_an_unfit_server_is_refused_with_the_consequence(facts: ServerFacts, sentence: str) -> None:
-    assert sentence in why_unfit(facts, LOG)
+    assert sentence in why_unfit(facts, log=LOG)
 
 
 def test_relaxed_durability_accepts_a_server_that_may_lose_a_second() -> None:
     relaxed = LOG.model_copy(update={"durability": "relaxed"})
 
-    assert why_unfit(replace(FIT, append_only=False, append_fsync="no"), relaxed) == ""
-    assert why_unfit(replace(FIT, eviction="allkeys-lru"), relaxed) != ""
+    assert why_unfit(replace(FIT, append_only=False, append_fsync="no"), log=relaxed) == ""
+    assert why_unfit(replace(FIT, eviction="allkeys-lru"), log=relaxed) != ""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_real_unfit_server_is_refused(unfit_server: EmbeddedServer, home: Path
     client = open_blocking(log, home=home)
 
     with pytest.raises(ConfigError, match=sentence):
-        refuse_unfit(client, log)
+        refuse_unfit(client, log=log)
     client.close()
 
 
@@ -80,5 +80,5 @@ async def test_another_number_of_shards_is_refused_at_start(stream: EventStream,
     client = open_blocking(other, home=home)
 
     with pytest.raises(ConfigError, match=r"log\.shards=2, but this log was begun with 4 shards"):
-        refuse_unfit(client, other)
+        refuse_unfit(client, log=other)
     client.close()

@@ -69,6 +69,18 @@ async def test_the_same_delivery_id_with_another_body_is_stored_once_and_flagged
     assert sorted(fields[b"conflict"] for fields in entries_of(client, keys)) == [b"0", b"1"]
 
 
+async def test_a_second_body_stays_a_duplicate_when_the_entry_of_the_first_is_lost(stream: EventStream, client: Any, keys: Keys) -> None:
+    first = an_event(delivery_id="d1", payload=b"one")
+    lost = await stream.append(first)
+    second = await stream.append(an_event(delivery_id="d1", payload=b"two"))
+    client.xdel(keys.events(keys.shard_of(first), "default"), lost.entry_id)
+
+    again = await stream.append(an_event(delivery_id="d1", payload=b"two"))
+
+    assert (again.duplicate, again.event_id) == (True, second.event_id)
+    assert len(entries_of(client, keys)) == 1
+
+
 async def test_numbers_are_gapless_within_a_stream(stream: EventStream, client: Any, keys: Keys) -> None:
     chosen = [Priority.URGENT, Priority.DEFAULT, Priority.LOW, Priority.OVERFLOW]
 
@@ -82,15 +94,16 @@ async def test_numbers_are_gapless_within_a_stream(stream: EventStream, client: 
 
 
 async def test_the_ledger_counts_what_was_accepted(stream: EventStream, log: LogSettings, home: Path) -> None:
-    for delivery in ("d1", "d2", "d1"):
-        await stream.append(an_event(delivery_id=delivery))
+    for delivery, payload in (("d1", b"one"), ("d2", b"one"), ("d1", b"one"), ("d1", b"another")):
+        await stream.append(an_event(delivery_id=delivery, payload=payload))
 
     archive_log = ArchiveLog.open(log, home=home)
     counts = archive_log.counts()
     archive_log.close()
 
-    assert counts.accepted == {("demo", "github"): 2}
+    assert counts.accepted == {("demo", "github"): 3}
     assert counts.duplicates == {("demo", "github"): 1}
+    assert counts.conflicts == {("demo", "github"): 1}
 
 
 async def test_a_restarted_server_begins_a_new_incarnation_and_remembers_deliveries(
@@ -137,6 +150,34 @@ async def test_a_delivery_whose_entry_was_lost_is_accepted_again(stream: EventSt
     assert len(entries_of(client, keys)) == 1
 
 
+async def test_a_delivery_that_was_lost_above_the_archived_mark_is_accepted_again(
+    stream: EventStream, log: LogSettings, home: Path, client: Any, keys: Keys
+) -> None:
+    archived, lost = an_event(key="one shard"), an_event(key="one shard")
+    await stream.append(archived)
+    archive_log = ArchiveLog.open(log, home=home)
+    archive_log.move({end.stream: end.last for end in archive_log.ends() if end.last.sequence})
+    archive_log.close()
+    receipt = await stream.append(lost)
+    client.xdel(keys.events(keys.shard_of(lost), "default"), receipt.entry_id)
+
+    again = await stream.append(lost)
+
+    assert not again.duplicate
+
+
+async def test_another_event_under_the_same_entry_id_is_no_proof_of_the_first(stream: EventStream, client: Any, keys: Keys) -> None:
+    event, other = an_event(delivery_id="d1"), an_event()
+    receipt = await stream.append(event)
+    name = keys.events(keys.shard_of(event), "default")
+    client.delete(name)  # a flush, and a clock that was set back
+    client.xadd(name, {"id": other.id}, id=receipt.entry_id)
+
+    again = await stream.append(event)
+
+    assert not again.duplicate
+
+
 async def test_a_delivery_that_is_archived_and_trimmed_stays_a_duplicate(
     stream: EventStream, log: LogSettings, home: Path, client: Any, keys: Keys
 ) -> None:
@@ -168,6 +209,29 @@ async def test_another_number_of_shards_is_refused(stream: EventStream, log: Log
     with pytest.raises(ConfigError, match=r"log\.shards=2, but this log was begun with 4 shards"):
         await other.append(an_event())
     await other.close()
+
+
+async def test_more_shards_than_the_log_has_are_refused_for_every_event(stream: EventStream, log: LogSettings, home: Path) -> None:
+    await stream.append(an_event())
+
+    other = EventStream.open(log.model_copy(update={"shards": 8}), home=home)
+    refused = await asyncio.gather(*[other.append(an_event()) for _ in range(40)], return_exceptions=True)
+    await other.close()
+
+    assert {type(error) for error in refused} == {ConfigError}
+
+
+async def test_a_stream_that_takes_no_more_entries_uses_up_no_number(stream: EventStream, client: Any, keys: Keys) -> None:
+    await stream.append(an_event(key="one shard"))
+    shard = keys.shard_of(an_event(key="one shard"))
+    ledger = client.hgetall(keys.ledger(shard))
+    largest = 2**64 - 1
+    client.xadd(keys.events(shard, "default"), {"the": "end"}, id=f"{largest}-{largest}")
+
+    with pytest.raises(StreamUnavailable, match="The stream has exhausted"):
+        await stream.append(an_event(key="one shard"))
+
+    assert client.hgetall(keys.ledger(shard)) == ledger
 
 
 async def test_a_full_memory_refuses_an_event_and_leaves_nothing_behind(

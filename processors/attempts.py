@@ -1,0 +1,78 @@
+"""Owns one delivery's attempt: from the entry's bytes to the decision about it, whatever the bytes or the processor do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from infra.clock import Clock
+from infra.streams.entries import decode
+from infra.streams.settle import Ack, Settlement
+from infra.streams.stream import Lease
+from infra.telemetry import Telemetry
+from processors.delivery import Delivery
+from processors.dispatch import attempt as run_attempt
+from processors.registry import ProcessorSpec, Registry
+from processors.retry import RetryPolicy, attempt_number, describe
+from processors.settings import GroupSettings
+from processors.settle import after_attempt, deadly, malformed, undecided
+from schemas.errors import MalformedEntry
+from schemas.event import StreamEvent
+
+
+class Attempts:
+    """The processors of one group, and how they are run."""
+
+    def __init__(self, registry: Registry, *, group: str, settings: GroupSettings, telemetry: Telemetry, clock: Clock) -> None:
+        self._registry = registry
+        self._group = group
+        self._settings = settings
+        self._telemetry = telemetry
+        self._clock = clock
+
+    async def decide(self, lease: Lease) -> Settlement:
+        """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
+        try:
+            return await self._decide(lease)
+        except MalformedEntry as error:
+            self._telemetry.log.error("entry is no event", group=self._group, entry_id=lease.entry_id, reason=str(error))
+            return malformed(error, now_ms=self._clock.now_ms())
+        except Exception as error:
+            # A member of the pool that ends would do so in silence, and the group with it.
+            self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
+            return undecided(error, now_ms=self._clock.now_ms())
+
+    async def _decide(self, lease: Lease) -> Settlement:
+        event = decode(lease.fields)
+        spec = self._registry.match(event.event_type)
+        if spec is None:
+            return Ack()
+        number = attempt_number(retry_count=event.retry_count, delivery_count=lease.delivery_count)
+        policy = RetryPolicy(spec.max_attempts or self._settings.max_attempts, self._settings.retry_delays_ms)
+        if number > policy.max_attempts:
+            return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
+        error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
+        return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=self._clock.now_ms())
+
+    def _delivery(self, event: StreamEvent, *, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
+        return Delivery(
+            group=self._group,
+            processor=spec.name,
+            attempt=attempt,
+            max_attempts=policy.max_attempts,
+            deadline_at=self._clock.now() + timedelta(milliseconds=spec.timeout_ms),
+            idempotency_key=f"{self._group}:{event.id}",
+            log=self._telemetry.log.bind(event_id=event.id, group=self._group, attempt=attempt),
+        )
+
+    async def _run(self, event: StreamEvent, *, spec: ProcessorSpec, delivery: Delivery) -> BaseException | None:
+        labels, began = {"group": self._group}, self._clock.monotonic()
+        with self._telemetry.span(
+            "process", traceparent=event.traceparent, processor=spec.name, event_id=event.id, attempt=delivery.attempt, **labels
+        ) as span:
+            error = await run_attempt(spec, event=event, delivery=delivery)
+            if error is not None:
+                span.set(error=describe(error))
+                self._telemetry.failed.add(1, labels)
+                delivery.log.warning("attempt failed", processor=spec.name, error=describe(error))
+        self._telemetry.duration.record(self._clock.monotonic() - began, labels)
+        return error

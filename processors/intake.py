@@ -1,0 +1,114 @@
+"""Owns what comes into a worker's hand: new entries, entries of a reply that was lost, and what others left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from infra.streams import groups, leases
+from infra.streams.keys import Keys
+from infra.streams.leases import Place
+from infra.streams.pipelining import Pipeline
+from infra.streams.stream import GroupReader, Lease
+from infra.telemetry import Telemetry
+from processors.leases import Hand
+from processors.settings import GroupSettings
+from schemas.errors import StreamUnavailable
+
+
+class Intake:
+    """Two loops of one worker: `read` fills the pool's queue, `take_over` runs what it claims alone."""
+
+    def __init__(
+        self, acts: Pipeline, *, reader: GroupReader, keys: Keys, hand: Hand, settings: GroupSettings, telemetry: Telemetry
+    ) -> None:
+        self._acts = acts
+        self._reader = reader
+        self._keys = keys
+        self._hand = hand
+        self._settings = settings
+        self._telemetry = telemetry
+        self._is_declared = False
+        self._leftovers: deque[Place] | None = None
+        self._has_unheard = False
+        # Whoever takes holds it until the lease is in the hand: otherwise the other loop would take the same delivery again.
+        self._taking = asyncio.Lock()
+        self.waiting: asyncio.Queue[Lease] = asyncio.Queue()
+        self.is_reading = False
+        """True after a read succeeded and until one fails: readiness means progress."""
+
+    async def read(self, stop: asyncio.Event) -> None:
+        """One read of new entries, as many as there is room for."""
+        await self._hand.wait_for_room()
+        if stop.is_set():
+            return
+        try:
+            await self._prepare()
+            found = await self._reader.read(budget=self._hand.room, block_ms=self._settings.block_ms)
+        except StreamUnavailable as error:
+            self.is_reading = False
+            self._has_unheard = True
+            # After a flush or a failover the group may be gone: declare it again before the next read.
+            self._is_declared = self._is_declared and "NOGROUP" not in str(error)
+            raise
+        self.is_reading = True
+        self._enqueue(found)
+
+    async def _prepare(self) -> None:
+        if not self._is_declared:
+            created = await groups.declare(self._acts, keys=self._keys, group=self._reader.group)
+            self._is_declared = True
+            if created:
+                self._telemetry.log.info("group created at the start of its streams", group=self._reader.group, streams=created)
+        if self._leftovers is None:
+            # Noted before the first read: from then on this name also holds what this life takes.
+            self._leftovers = deque(await leases.held_places(self._acts, reader=self._reader))
+        if self._has_unheard:
+            await self._take_unheard(besides=self._leftovers)
+
+    async def _take_unheard(self, *, besides: deque[Place]) -> None:
+        """After an error: what the server handed to us in a reply that never came."""
+        async with self._taking:
+            for place in await leases.held_places(self._acts, reader=self._reader):
+                if place not in besides and not self._hand.holds_place(place):
+                    lease = await leases.take_unheard(self._acts, keys=self._keys, reader=self._reader, place=place)
+                    self._enqueue([lease] if lease is not None else [])
+        self._has_unheard = False
+
+    def _enqueue(self, found: list[Lease]) -> None:
+        self._hand.take(found)
+        for lease in found:
+            self.waiting.put_nowait(lease)
+
+    async def take_over(self, stop: asyncio.Event, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
+        """What an earlier life of this worker left, then what silent consumers left; one at a time, each alone."""
+        while self._leftovers and not stop.is_set():
+            lease = await self._taken(self._next_leftover)
+            if lease is not None:
+                await run_alone(lease)
+        while self._leftovers is not None and not stop.is_set():
+            lease = await self._taken(self._next_idle)
+            if lease is None:
+                return
+            self._telemetry.log.info("delivery taken over from a silent consumer", group=self._reader.group, entry_id=lease.entry_id)
+            await run_alone(lease)
+
+    async def _taken(self, take: Callable[[], Awaitable[Lease | None]]) -> Lease | None:
+        async with self._taking:
+            try:
+                lease = await take()
+            except StreamUnavailable:
+                self._has_unheard = True
+                raise
+            self._hand.take([lease] if lease is not None else [])
+        return lease
+
+    async def _next_leftover(self) -> Lease | None:
+        assert self._leftovers is not None
+        return await leases.take_again(self._acts, keys=self._keys, reader=self._reader, place=self._leftovers.popleft())
+
+    async def _next_idle(self) -> Lease | None:
+        # After an outage our own leases are old too: renewed first, they are not taken for somebody's who is dead.
+        await leases.renew(self._acts, keys=self._keys, reader=self._reader, leases=self._hand.leases)
+        return await leases.claim_idle(self._acts, keys=self._keys, reader=self._reader, lease_ms=self._settings.lease_ms)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from infra.log_address import why_no_address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "embedded",
+        "redis://127.0.0.1",
+        "redis://:secret@log:6379/0",
+        "redis://bob:secret@[::1]:6379/",
+        "redis://log?db=3",
+        "rediss://log:6380/1?ssl_ca_certs=/etc/ca.pem&ssl_cert_reqs=required",
+        "unix:///run/log.sock",
+        "unix://:secret@/run/log.sock?db=3",
+    ],
+)
+def test_an_address_that_both_clients_understand_is_taken(url: str) -> None:
+    assert why_no_address(url) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "neither `embedded` nor an address"),
+        ("localhost:6379", "neither `embedded` nor an address"),
+        ("http://log", "neither `embedded` nor an address"),
+        ("redis://log:port/0", "it is no address"),
+        ("redis://[::1/0", "it is no address"),
+        ("redis://log:0", "it names no host, or the port 0"),
+        ("redis:///0", "it names no host, or the port 0"),
+        ("unix://", "needs the path of a socket"),
+        ("redis://log/first", "the database first is no number"),
+        ("redis://log?db=one", "the database one is no number"),
+        ("redis://bob@log", "the user bob without a password, so nobody would be authenticated"),
+        ("redis://log?ssl_ca_certs=/etc/ca.pem", "its option ssl_ca_certs would have no effect; a redis:// address knows db"),
+        ("rediss://log?ssl_ciphers=any", "its option ssl_ciphers would have no effect"),
+        ("rediss://log?ssl_cert_reqs=perhaps", "its option ssl_cert_reqs is none of none, optional, required"),
+        ("redis://log?socket_timeout=1", "its option socket_timeout would have no effect"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_refused_with_the_reason(url: str, sentence: str) -> None:
+    assert sentence in why_no_address(url)
+
+
+def test_the_reason_never_shows_the_password() -> None:
+    for url in ("http://:hunter2@log", "redis://:hunter2@log:port", "redis://:hunter2@log/first", "redis://:hunter2@log?x=1"):
+        assert "hunter2" not in why_no_address(url)

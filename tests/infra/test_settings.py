@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.settings import FILE_NAME, load_settings
+from schemas.errors import ConfigError
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    (home / FILE_NAME).write_text("log: {url: embedded}\n")
+    return home
+
+
+def refusal(home: Path) -> str:
+    """The one sentence."""
+    with pytest.raises(ConfigError) as caught:
+        _ = load_settings(home).log
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_variable_overrides_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKLAKE_LOG__URL", "redis://log:6379/0")
+    monkeypatch.setenv("hooklake_log__shards", "8")
+    monkeypatch.setenv("HOOKLAKE_FAILPOINT", "archive.before_move=kill")
+    monkeypatch.setenv("HOOKLAKE_HOME", str(home))
+
+    assert (load_settings().log.url, load_settings().log.shards) == ("redis://log:6379/0", 8)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("HOOKLAKE_LOGG__URL", "HOOKLAKE_LOG__URL"),
+        ("HOOKLAKE_TELEMTRY__TRACES", "HOOKLAKE_TELEMETRY__TRACES"),
+        ("HOOKLAKE_HOM", "HOOKLAKE_HOME"),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_refused_with_the_nearest_known(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str, meant: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+
+    assert refusal(home) == f"{variable} is not a variable that anything reads; did you mean {meant}?; it would have no effect"
+
+
+def test_a_variable_of_an_unknown_setting_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKLAKE_LOG__URLL", "redis://log")
+
+    assert refusal(home) == "log.urll is not a setting; did you mean url?; it would have no effect"
+
+
+def test_a_secret_may_be_kept_under_a_name_that_begins_like_ours(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKLAKE_GITHUB_SECRET", "hunter2hunter2hunter2")
+    assert refusal(home).startswith("HOOKLAKE_GITHUB_SECRET is not a variable")
+
+    (home / FILE_NAME).write_text('tenants: {demo: {sources: {github: {secrets: ["env:HOOKLAKE_GITHUB_SECRET"]}}}}')
+
+    assert load_settings(home).log.url == "embedded"
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"), [("garbage", "HOOKLAKE_LOG is no JSON object"), ("5", "log is wrong: Input should be a valid dict")]
+)
+def test_a_section_that_is_no_section_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, value: str, sentence: str) -> None:
+    monkeypatch.setenv("HOOKLAKE_LOG", value)
+
+    assert refusal(home).startswith(sentence)
+
+
+def test_a_log_that_has_no_address_is_named_without_its_password(home: Path) -> None:
+    (home / FILE_NAME).write_text("log: {url: 'localhost:6379'}")
+    assert refusal(home) == ("log.url is wrong: it is neither `embedded` nor an address that begins with redis://, rediss:// or unix://")
+
+    (home / FILE_NAME).write_text("log: {url: 'redis://:hunter2@localhost:port'}")
+    assert "hunter2" not in refusal(home)

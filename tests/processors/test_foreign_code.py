@@ -1,0 +1,158 @@
+"""Whatever a processor does, its neighbours run, the group goes on, and its event ends as it should."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import LogSettings
+from infra.streams.keys import Keys
+from infra.streams.stream import EventStream
+from processors import Delivery, Reject, Retry, StreamEvent, processor
+from tests.events import an_event
+from tests.infra.streams.raw import open_raw
+from tests.processors.conftest import Starter
+from tests.processors.waiting import letters, unsettled, until
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def reject_with_a_surrogate() -> None:
+    raise Reject("caf\udce9")
+
+
+async def fail_with_a_surrogate() -> None:
+    raise OSError("no such file: caf\udce9")
+
+
+async def await_something_cancelled() -> None:
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+async def raise_what_cannot_be_printed() -> None:
+    raise Unprintable
+
+
+async def exit_the_process() -> None:
+    raise SystemExit(3)
+
+
+async def retry_after_infinity() -> None:
+    raise Retry(after_ms=float("inf"))
+
+
+@pytest.mark.parametrize(
+    "misbehave",
+    [
+        reject_with_a_surrogate,
+        fail_with_a_surrogate,
+        await_something_cancelled,
+        raise_what_cannot_be_printed,
+        exit_the_process,
+        retry_after_infinity,
+    ],
+    ids=lambda function: function.__name__,
+)
+async def test_a_misbehaving_processor_harms_only_its_own_event(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path, misbehave: Callable[[], Any]
+) -> None:
+    done: list[str] = []
+
+    @processor("*", max_attempts=2)
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        if event.event_type == "github.bad":
+            await misbehave()
+        done.append(event.id)
+
+    async with working(act, concurrency=1):
+        for number in range(10):
+            await stream.append(an_event(event_type="github.bad" if number % 3 == 0 else "github.good"))
+        await until(lambda: len(letters(log, home)) == 4)
+
+    assert len(done) == 6
+    assert unsettled(log, home) == 0
+
+
+@pytest.mark.parametrize(("after_ms", "waits_ms"), [(1234.567, 1235), (0.2, 1), (-5, 0)])
+def test_a_retry_may_be_given_a_fraction(after_ms: float, waits_ms: int) -> None:
+    assert Retry(after_ms=after_ms).after_ms == waits_ms
+
+
+@pytest.mark.parametrize("field", [{b"timestamp": b"9" * 23}, {b"headers": b"[1]"}, {b"auth_context": b"\xff"}])
+async def test_foreign_bytes_in_any_field_are_a_dead_letter(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path, field: dict[bytes, bytes]
+) -> None:
+    done: list[str] = []
+
+    @processor("*")
+    async def keep(event: StreamEvent, delivery: Delivery) -> None:
+        done.append(event.id)
+
+    event, keys = an_event(), Keys(log.prefix, log.shards)
+    await stream.append(event)
+    client, name = open_raw(log, home=home), keys.events(keys.shard_of(event), "default")
+    ((_, fields),) = client.xrange(name)
+    client.xadd(name, {**fields, **field})
+    client.close()
+
+    async with working(keep):
+        await until(lambda: len(letters(log, home)) == 1)
+        await until(lambda: done == [event.id])
+
+
+async def test_sync_processors_do_not_wait_for_each_other(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
+    together = threading.Barrier(24)
+
+    @processor("*", timeout_ms=10_000, max_attempts=1)
+    def meet(event: StreamEvent, delivery: Delivery) -> None:
+        together.wait(timeout=8)
+
+    async with working(meet, concurrency=24, batch_size=64):
+        await asyncio.gather(*[stream.append(an_event()) for _ in range(24)])
+        await until(lambda: unsettled(log, home) == 0)
+
+    assert letters(log, home) == []
+
+
+async def test_a_thread_that_overstays_keeps_nobody_waiting(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
+    done: list[str] = []
+    release = threading.Event()
+
+    @processor("*", timeout_ms=100, max_attempts=1)
+    def stay(event: StreamEvent, delivery: Delivery) -> None:
+        if event.event_type == "github.bad":
+            release.wait(timeout=30)
+        done.append(event.id)
+
+    async with working(stay, concurrency=2, stopping_s=5):
+        for _ in range(6):
+            await stream.append(an_event(event_type="github.bad"))
+        await until(lambda: len(letters(log, home)) == 6)
+        await stream.append(an_event())
+        await until(lambda: len(done) == 1)
+    release.set()
+
+
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited(stream: EventStream, working: Starter) -> None:
+    done: list[str] = []
+
+    async def keep(event: StreamEvent) -> None:
+        done.append(event.id)
+
+    @processor("*")
+    def wrap(event: StreamEvent, delivery: Delivery) -> Any:
+        return keep(event)
+
+    async with working(wrap):
+        await stream.append(an_event())
+        await until(lambda: len(done) == 1)

@@ -1,0 +1,186 @@
+"""What a worker takes in, when it stops taking in, and what it takes over without charging anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer, free_port
+from infra.settings import LogSettings
+from infra.streams import groups, leases
+from infra.streams.connection import open_pipeline
+from infra.streams.keys import Keys
+from infra.streams.stream import EventStream, GroupReader
+from processors import Delivery, StreamEvent, processor
+from tests.events import an_event
+from tests.processors.conftest import Starter
+from tests.processors.waiting import letters, take_and_die, unsettled, until
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(tmp_path / "own", free_port(), password="a-test-password")
+    server.start()
+    yield server
+    os.kill(server.pid, signal.SIGCONT)
+    server.kill()
+
+
+@pytest.fixture
+def own_log(own_server: EmbeddedServer) -> LogSettings:
+    return LogSettings(url=own_server.url, timeout_ms=500, shards=1)
+
+
+async def test_a_worker_never_holds_more_than_its_batch_size(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
+    most = 0
+
+    @processor("*")
+    async def look(event: StreamEvent, delivery: Delivery) -> None:
+        nonlocal most
+        most = max(most, 7 - worker.hand.room)
+        await asyncio.sleep(0)
+
+    async with working(look, batch_size=7, concurrency=7) as worker:
+        await asyncio.gather(*[stream.append(an_event()) for _ in range(200)])
+        await until(lambda: unsettled(log, home) == 0)
+
+    assert 1 < most <= 7
+
+
+async def test_a_small_hand_does_not_wait_for_its_slowest(stream: EventStream, working: Starter) -> None:
+    done: list[str] = []
+    release = asyncio.Event()
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        if event.event_type == "github.slow":
+            await release.wait()
+        done.append(event.id)
+
+    async with working(act, batch_size=2, concurrency=2):
+        await stream.append(an_event(event_type="github.slow"))
+        for _ in range(5):
+            await stream.append(an_event())
+        await until(lambda: len(done) == 5)
+        release.set()
+
+
+async def test_new_events_do_not_wait_for_what_an_earlier_life_left(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    done: list[str] = []
+    release = asyncio.Event()
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        if event.event_type == "github.slow":
+            await release.wait()
+        done.append(event.id)
+
+    await take_and_die(stream, log, home, events=[an_event(event_type="github.slow") for _ in range(5)], consumer="c1")
+    event = an_event()
+    async with working(act):
+        await stream.append(event)
+        await until(lambda: done == [event.id])
+        release.set()
+        await until(lambda: len(done) == 6)
+
+
+async def test_what_is_taken_over_runs_one_at_a_time(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
+    running, most, done = 0, 0, 0
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        done += 1
+
+    await take_and_die(stream, log, home, events=[an_event() for _ in range(10)], consumer="dead")
+    async with working(act, lease_ms=100):
+        await until(lambda: done == 10)
+
+    assert most == 1
+
+
+async def test_an_outage_neither_runs_an_event_twice_nor_charges_it(
+    own_server: EmbeddedServer, own_log: LogSettings, working: Starter, home: Path
+) -> None:
+    """The server hangs for several leases while an event runs and another is handed out: after it, both ran once."""
+    attempts: list[tuple[str, int]] = []
+    release = asyncio.Event()
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        attempts.append((event.id, delivery.attempt))
+        await release.wait()
+
+    stream, event = EventStream.open(own_log, home=home), an_event()
+    async with working(act, on_log=own_log, lease_ms=300):
+        await stream.append(event)
+        await until(lambda: len(attempts) == 1)
+        for _ in range(3):
+            os.kill(own_server.pid, signal.SIGSTOP)
+            await asyncio.sleep(1)  # longer than the timeout and than several leases
+            os.kill(own_server.pid, signal.SIGCONT)
+            await asyncio.sleep(0.5)
+        release.set()
+        await until(lambda: unsettled(own_log, home) == 0)
+    await stream.close()
+
+    assert attempts == [(event.id, 1)]
+    assert letters(own_log, home) == []
+
+
+async def test_a_delivery_whose_reply_was_lost_is_found_and_not_charged(stream: EventStream, log: LogSettings, home: Path) -> None:
+    await take_and_die(stream, log, home, events=[an_event()], consumer="c1")
+    pipeline, keys = open_pipeline(log, home=home), Keys(log.prefix, log.shards)
+    reader = GroupReader(pipeline, keys=keys, group="g", consumer="c1")
+    await groups.declare(pipeline, keys=keys, group="g")
+
+    (place,) = await leases.held_places(pipeline, reader=reader)
+    unheard = [await leases.take_unheard(pipeline, keys=keys, reader=reader, place=place) for _ in range(3)]
+    again = await leases.take_again(pipeline, keys=keys, reader=reader, place=place)
+
+    await pipeline.close()
+    assert [lease.delivery_count for lease in unheard if lease] == [1, 1, 1]
+    assert again is not None
+    assert again.delivery_count == 2
+
+
+async def test_stopping_begins_nothing_new(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
+    begun: list[str] = []
+
+    @processor("*")
+    async def slow(event: StreamEvent, delivery: Delivery) -> None:
+        begun.append(event.id)
+        await asyncio.sleep(0.05)
+
+    await take_and_die(stream, log, home, events=[an_event() for _ in range(100)], consumer="dead")
+    async with working(slow, lease_ms=100):
+        await until(lambda: len(begun) >= 2)
+        at_stop = len(begun)
+
+    assert len(begun) <= at_stop + 2
+
+
+async def test_a_worker_stops_while_the_log_hangs(own_server: EmbeddedServer, own_log: LogSettings, working: Starter, home: Path) -> None:
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        hung.set()
+        await asyncio.sleep(0.1)
+
+    hung = asyncio.Event()
+    stream = EventStream.open(own_log, home=home)
+    await take_and_die(stream, own_log, home, events=[an_event()], consumer="c1")
+    await stream.close()
+    async with working(act, on_log=own_log, stopping_s=60):
+        await hung.wait()
+        os.kill(own_server.pid, signal.SIGSTOP)
