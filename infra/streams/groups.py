@@ -9,13 +9,15 @@ import redis
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.scripts import run_blocking
-from infra.streams.stream import group_streams
+from infra.streams.stream import Incarnations, group_streams
 
 Kind = Literal["durable", "ephemeral"]
 
 
 async def declare(pipeline: Pipeline, *, keys: Keys, group: str, kind: Kind = "durable") -> int:
     """Makes sure that the group exists on every stream it reads; returns on how many it had to be created."""
+    # First of all, whether the log has these shards: groups on shards that it lacks would only confuse. Raises ConfigError.
+    await Incarnations(pipeline, keys=keys).of(0)
     created = 0
     for shard in keys.all_shards():
         streams = group_streams(keys, shard=shard, group=group)

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import groups
@@ -10,6 +12,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.stream import EventStream
+from schemas.errors import ConfigError
 from tests.events import an_event
 from tests.infra.streams.raw import open_raw
 
@@ -42,3 +45,15 @@ async def test_a_group_that_vanished_comes_back_when_the_servers_memory_is_full(
     client.close()
     await stream.close()
     await pipeline.close()
+
+
+async def test_a_group_is_not_declared_on_shards_that_the_log_lacks(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    await stream.append(an_event())
+    more = Keys(keys.prefix, keys.shards + 1)
+
+    with pytest.raises(ConfigError, match="this log was begun with 4 shards"):
+        await groups.declare(pipeline, keys=more, group="g")
+
+    assert not client.exists(more.registry(keys.shards))

@@ -1,0 +1,27 @@
+"""The receiver without its first promise: it answers 202 when the append is on its way, not when it is synced.
+
+Run as `python -m tests.faults.broken.receiver_answers_first` in the place of `python -m ingest`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from infra.running.cli import run
+from infra.streams.stream import EventStream
+from ingest.__main__ import cli
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
+
+really_append = EventStream.append
+
+
+async def append_later(stream: EventStream, event: StreamEvent) -> Receipt:
+    task = asyncio.ensure_future(really_append(stream, event))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return Receipt(event.id, duplicate=False, conflict=False, stream="default", incarnation="", entry_id="", sequence=0)
+
+
+if __name__ == "__main__":
+    EventStream.append = append_later  # type: ignore[assignment, method-assign]
+    run(cli)
