@@ -47,3 +47,18 @@ def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
 
 def test_the_page_names_every_module() -> None:
     assert unnamed_modules(PAGE, folders=(".", "running", "streams")) == set()
+
+
+def test_the_page_names_every_script() -> None:
+    scripts = {path.name for path in (PAGE.parent / "streams" / "lua").glob("*.lua")}
+
+    rows = " ".join(table_rows(PAGE, heading="The log", first="script"))
+    assert set(re.findall(r"`(\w+\.lua)`", rows)) == scripts
+
+
+def test_the_page_has_every_kind_of_key() -> None:
+    heads = re.findall(r"^    (\{n\}:\S+?),? ", (PAGE.parent / "streams" / "keys.py").read_text(), flags=re.M)
+
+    rows = " ".join(table_rows(PAGE, heading="The log", first="key")).replace("\\|", "|")
+    assert heads
+    assert [head for head in heads if f"`{head}`" not in rows] == []
