@@ -56,7 +56,7 @@ def main() -> NoReturn:
     if (offender := shadowed()) is not None:
         _refuse(offender)
     if not arguments or arguments[0] in ("--help", "-h", "help"):
-        print(overview())
+        _print_overview()
         sys.exit(0 if arguments else EXIT_CONFIG)
     if arguments[0] == "--version":
         print(f"hooklake {metadata.version('hooklake')}")
@@ -94,6 +94,14 @@ def overview() -> str:
         f"Usage: hooklake VERB [ARGUMENTS]...\n\n{verbs}\n\n"
         "`hooklake VERB --help` explains a verb. Data and settings live in .hooklake, or where HOOKLAKE_HOME says."
     )
+
+
+def _print_overview() -> None:
+    try:
+        print(overview(), flush=True)
+    except BrokenPipeError:
+        # `hooklake --help | head`: the reader has seen enough; Python's own flush at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def find_verb(name: str) -> Verb | None:

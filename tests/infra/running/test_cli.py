@@ -121,3 +121,17 @@ def test_a_verb_is_found_by_its_name(name: str) -> None:
 
     assert verb is not None
     assert verb.name == name
+
+
+def test_help_that_nobody_reads_to_its_end_says_nothing_else(home: Path) -> None:
+    environment = environment_with({"HOOKLAKE_HOME": str(home), "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOOKLAKE, "--help"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
