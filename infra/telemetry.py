@@ -1,6 +1,7 @@
 """Owns what a process tells the outside: metrics, spans and log lines; none of it can fail the caller's work.
 
 queue_messages_produced_total       counter    tenant, source       events appended to the log
+queue_messages_refused_total        counter    code                 requests not accepted, by the code of their error
 queue_messages_consumed_total       counter    group                deliveries settled
 queue_messages_failed_total         counter    group                attempts that failed
 queue_consumer_lag                  gauge      group, stream        entries that the group has not settled
@@ -40,6 +41,7 @@ class Telemetry:
         self._meters = _meter_provider(service, registry=self._registry)
         meter = self._meters.get_meter("hooklake")
         self.produced = meter.create_counter("queue_messages_produced", description="Events appended to the log.")
+        self.refused = meter.create_counter("queue_messages_refused", description="Requests not accepted, by the code of their error.")
         self.consumed = meter.create_counter("queue_messages_consumed", description="Deliveries settled.")
         self.failed = meter.create_counter("queue_messages_failed", description="Attempts that failed.")
         self.lag = meter.create_gauge("queue_consumer_lag", description="Entries that a group has not settled.")

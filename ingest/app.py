@@ -88,12 +88,17 @@ class App:
             return accepted(await self._receiver.receive(_post_of(scope, receive)))
         except HooklakeError as error:
             self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope))
-            return refused(error)
+            return self._counted(error)
         except (Exception, asyncio.CancelledError) as error:
             # The edge: a bug of ours, or a receiver that stops before the log has answered. The sender is right in
             # either case, and a repeated delivery is recognised; a 500 would make some senders give up on it.
             self._notes.failed(error, path=scope["path"])
-            return refused(Unavailable(UNAVAILABLE_MESSAGE))
+            return self._counted(Unavailable(UNAVAILABLE_MESSAGE))
+
+    def _counted(self, error: HooklakeError) -> Answer:
+        # By code only: a stranger chooses the path, and would choose how many series there are.
+        self._receiver.telemetry.refused.add(1, {"code": error.code})
+        return refused(error)
 
     async def _healthz(self, _: Request) -> Response:
         return _response({"status": "alive"}, status=200)

@@ -238,6 +238,12 @@ def test_operators_and_probes_are_answered(receiver: RunningReceiver) -> None:
     assert b'queue_messages_produced_total{source="github",tenant="demo"}' in get(receiver.ops_port, "/metrics").body
 
 
+def test_refused_requests_are_counted_by_code(receiver: RunningReceiver) -> None:
+    post(receiver.port, body=b"{}", headers={}, path="/hooks/nobody/nothing")
+
+    assert b'queue_messages_refused_total{code="unknown_source"}' in get(receiver.ops_port, "/metrics").body
+
+
 def test_the_table_has_every_error_that_a_sender_can_meet() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Refused)]
 
