@@ -52,7 +52,7 @@ def serve(settings: Settings, *, telemetry: Telemetry, stack: ExitStack) -> None
     section = settings.section("archive", ArchiveSettings)
     loop = Loop(telemetry, stop=stop, started=started)
     host = settings.telemetry.ops_host
-    ops = OpsServer(section.ops_port, host=host, telemetry=telemetry, is_ready=loop.is_ready, setting="archive.ops_port")
+    ops = OpsServer.bound(section.ops_port, host=host, telemetry=telemetry, is_ready=loop.is_ready, setting="archive.ops_port")
     stack.callback(ops.stop)
     ops.start()
     loop.archive = open_archive(settings, section=section, telemetry=telemetry, stack=stack)

@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from infra.clock import Clock, EventIds
 from infra.running.cli import run
 from infra.running.ops import OpsServer
-from infra.running.serving import ServingLimits, inherited, listen, serve
+from infra.running.serving import ServingLimits, serve
+from infra.running.sockets import inherited, listen
 from infra.settings import Settings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -65,7 +66,7 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
         in_flight=InFlight(ingest.max_in_flight),
     )
     host = settings.telemetry.ops_host
-    ops = OpsServer(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
+    ops = OpsServer.bound(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
     ops.start()
     try:
         address = listener.getsockname()

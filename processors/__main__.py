@@ -1,13 +1,17 @@
-"""Owns the worker process: `hooklake work --group G [module]`."""
+"""Owns `hooklake work --group G [module]`: a parent that keeps the children of one worker running.
+
+The parent runs no processor and imports none, so nothing that a processor does can end it: not a segmentation fault, not the
+kernel's out-of-memory killer, not a loop without end. It holds the children's names and their ops port.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import itertools
-import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,15 +20,22 @@ from typing import Annotated
 import typer
 
 from infra.running.cli import run
-from infra.running.ops import OpsServer
-from infra.running.shadowing import append_user_path
-from infra.settings import Settings, check_name, load_settings
-from infra.streams.probe import refuse_unfit_log
+from infra.running.healthcheck import answers_ok
+from infra.running.merged_metrics import merged, page_of
+from infra.running.ops import OpsServer, listen_for_ops
+from infra.running.sockets import listen
+from infra.running.supervisor import Child, RestartPolicy, Supervisor
+from infra.settings import Settings, check_name, environment_with, load_settings
 from infra.telemetry import Telemetry
-from processors.registry import load
 from processors.settings import GroupSettings, group_settings
-from processors.worker import Worker
 from schemas.errors import ConfigError
+
+CHILD_MODULE = "processors.child"
+# Quick at first: what a dying child had in hand waits for the next one. A module that cannot live must not burn a processor.
+RESTARTS = RestartPolicy(first_s=0.1, cap_s=10.0, healthy_s=10.0)
+# Longer than a child needs to drain.
+STOP_WITHIN_S = 25.0
+LEAST_HUNG_S = 30.0
 
 app = typer.Typer(add_completion=False)
 
@@ -34,23 +45,35 @@ def work(
     group: Annotated[str, typer.Option(help="The consumer group; every group gets every event.")],
     module: Annotated[str, typer.Argument(help="The module with the processors, or module:function; default: groups.<group>.module.")] = "",
     consumer: Annotated[str, typer.Option(help="The name of this worker within the group; keep it over restarts.")] = "",
+    ops_port: Annotated[int | None, typer.Option(help="Metrics and health; default: groups.<group>.ops_port.", min=0, max=65535)] = None,
+    children: Annotated[int | None, typer.Option(help="How many processes; default: groups.<group>.children.", min=1, max=64)] = None,
 ) -> None:
     """Runs a group's processors over its events until SIGTERM, then finishes what is in hand."""
     settings = load_settings()
     options = group_settings(settings, group)
+    if ops_port is not None:
+        options = options.model_copy(update={"ops_port": ops_port})
     module = module or options.module
     if not module:
         raise ConfigError(f"groups.{group}.module is not set and no module was named, so group {group} would have nothing to run")
-    append_user_path(Path.cwd())
     if consumer:
         check_name(consumer, at="--consumer")
-    with named_consumer(consumer, group=group, home=settings.home) as name:
-        asyncio.run(_work(settings, group=group, options=options, module=module, consumer=name))
+    with ExitStack() as stack:
+        count = children or options.children
+        names = [stack.enter_context(named_consumer(name, group=group, home=settings.home)) for name in wanted_names(consumer, count=count)]
+        supervise(settings, group=group, module=module, options=options, names=names)
+
+
+def wanted_names(consumer: str, *, count: int) -> list[str]:
+    """What the children are called: the given name, numbered when there are several; empty texts when any name will do. Pure."""
+    if not consumer:
+        return [""] * count
+    return [consumer] if count == 1 else [f"{consumer}-{index}" for index in range(count)]
 
 
 @contextmanager
 def named_consumer(name: str, *, group: str, home: Path) -> Iterator[str]:
-    """This worker's name in its group, held for as long as it runs: the given one, or the first free of this machine's.
+    """A child's name in its group, held for as long as the parent runs: the given one, or the first free of this machine's.
 
     Stable over restarts, so that dead names do not pile up in the group; and never two workers under one name, who would
     take each other's deliveries for their own. Raises ConfigError when the given name is held by another worker.
@@ -67,28 +90,55 @@ def named_consumer(name: str, *, group: str, home: Path) -> Iterator[str]:
     raise ConfigError(f"--consumer {name} is the name of a worker that runs in group {group} already; each needs a name of its own")
 
 
-async def _work(settings: Settings, *, group: str, options: GroupSettings, module: str, consumer: str) -> None:
+def supervise(settings: Settings, *, group: str, module: str, options: GroupSettings, names: list[str]) -> None:
+    """Returns when a signal has ended it and every child is gone; raises ConfigError, or exits with a child's own refusal."""
+    setting = f"groups.{group}.ops_port"
     with ExitStack() as stack:
         telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
         stack.callback(telemetry.shutdown)
-        registry = load(module)
-        refuse_unfit_log(settings.log, home=settings.home)
-        worker = Worker(
-            group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry
-        )
-        setting = f"groups.{group}.ops_port"
+        listeners = {name: stack.enter_context(listen("127.0.0.1", port=0, setting=setting)) for name in names}
+        children = [
+            child(name, group=group, module=module, options=options, listener=listeners[name], home=settings.home) for name in names
+        ]
+        supervisor = Supervisor(children, None, lambda said: telemetry.log.info("children", group=group, said=said), policy=RESTARTS)
         ops = OpsServer(
-            options.ops_port, host=settings.telemetry.ops_host, telemetry=telemetry, is_ready=lambda: worker.is_reading, setting=setting
+            listen_for_ops(settings.telemetry.ops_host, port=options.ops_port, setting=setting),
+            page=lambda: merged({name: page_of(port_of(listener)) for name, listener in listeners.items()}),
+            is_ready=supervisor.are_all_ready,
         )
         stack.callback(ops.stop)
         ops.start()
-        stop = asyncio.Event()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(name, stop.set)
-        names = [spec.name for spec in registry.specs]
-        telemetry.log.info("worker started", group=group, consumer=consumer, processors=names, pid=os.getpid())
-        await worker.run(stop)
-        telemetry.log.info("worker stopped", group=group)
+        telemetry.log.info("worker's parent started", group=group, children=names, ops_port=ops.port)
+        supervisor.run(stop_event())
+        telemetry.log.info("all children are stopped", group=group)
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def child(name: str, *, group: str, module: str, options: GroupSettings, listener: socket.socket, home: Path) -> Child:
+    port = port_of(listener)
+    command = [sys.executable, "-m", CHILD_MODULE, module, "--group", group, "--consumer", name, "--ops-fd", str(listener.fileno())]
+    return Child(
+        name=name,
+        command=command,
+        environment=environment_with({"HOOKLAKE_HOME": str(home), "PYTHONSAFEPATH": "1"}),
+        is_ready=lambda: answers_ok(port),
+        stop_stage=0,
+        # A processor may hold Python's one lock, and then no thread of the child can end it: only we can.
+        is_alive=lambda: answers_ok(port, path="/healthz"),
+        hung_after_s=max(LEAST_HUNG_S, options.lease_ms / 1000),
+        grace_s=STOP_WITHIN_S,
+        pass_fds=(listener.fileno(),),
+    )
+
+
+def stop_event() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.delivery import Delivery
 from processors.dispatch import attempt as run_attempt
+from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
 from processors.retry import RetryPolicy, attempt_number, describe
 from processors.settings import GroupSettings
@@ -22,9 +23,10 @@ from schemas.event import StreamEvent
 class Attempts:
     """The processors of one group, and how they are run."""
 
-    def __init__(self, registry: Registry, *, group: str, settings: GroupSettings, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(self, registry: Registry, *, group: str, hand: Hand, settings: GroupSettings, telemetry: Telemetry, clock: Clock) -> None:
         self._registry = registry
         self._group = group
+        self._hand = hand
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
@@ -50,7 +52,11 @@ class Attempts:
         policy = RetryPolicy(spec.max_attempts or self._settings.max_attempts, self._settings.retry_delays_ms)
         if number > policy.max_attempts:
             return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
-        error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
+        self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, self._clock.monotonic() + spec.timeout_ms / 1000))
+        try:
+            error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
+        finally:
+            self._hand.end(lease)
         return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=self._clock.now_ms())
 
     def _delivery(self, event: StreamEvent, *, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:

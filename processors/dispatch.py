@@ -1,4 +1,9 @@
-"""Owns running a user's function once: async or in a thread, under its deadline, whatever it raises."""
+"""Owns running a user's function once: async or in a thread, whatever it raises.
+
+An async function is cancelled at its deadline. A thread cannot be stopped: it is waited for, and when it does not end within
+the group's grace, the lease thread ends the whole process (`lease_thread.py`), as it does when a function holds the event loop.
+Giving up on it any earlier would let the retry run beside it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,14 @@ from schemas.event import StreamEvent
 async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> BaseException | None:
     """Runs the processor; returns what it raised, or None."""
     try:
+        result = await _in_thread(spec, event=event, delivery=delivery) if not inspect.iscoroutinefunction(spec.function) else None
         async with asyncio.timeout(spec.timeout_ms / 1000):
-            result = await _call(spec, event=event, delivery=delivery)
-            # A plain function that wraps an async one hands us its coroutine.
-            if inspect.isawaitable(result):
-                await result
+            if inspect.iscoroutinefunction(spec.function):
+                await spec.function(event, delivery)
+            elif inspect.isawaitable(result):
+                await result  # A plain function that wraps an async one hands us its coroutine.
     except TimeoutError as error:
-        return error if str(error) else TimeoutError(f"{spec.name} ran longer than its timeout_ms={spec.timeout_ms}")
+        return error if str(error) else overstayed(spec.name, timeout_ms=spec.timeout_ms)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -34,15 +40,12 @@ async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery
     return None
 
 
-async def _call(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:
-    if inspect.iscoroutinefunction(spec.function):
-        return await spec.function(event, delivery)
-    return await _in_thread(spec, event=event, delivery=delivery)
+def overstayed(processor: str, *, timeout_ms: int) -> TimeoutError:
+    return TimeoutError(f"{processor} ran longer than its timeout_ms={timeout_ms}")
 
 
 async def _in_thread(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:
-    """A thread of its own, not one of a pool: a function that overstays its deadline cannot be stopped, only left, and must
-    neither keep a place that others wait for nor keep the process from ending."""
+    """A thread of its own, not one of a pool: a function that overstays must not keep the process from ending."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()

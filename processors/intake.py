@@ -37,23 +37,28 @@ class Intake:
         self.waiting: asyncio.Queue[Lease] = asyncio.Queue()
         self.is_reading = False
         """True after a read succeeded and until one fails: readiness means progress."""
+        self.is_asking = False
+        """True while the log may be handing us entries."""
 
     async def read(self, stop: asyncio.Event) -> None:
         """One read of new entries, as many as there is room for."""
         await self._hand.wait_for_room()
         if stop.is_set():
             return
+        self.is_asking = True
         try:
             await self._prepare()
             found = await self._reader.read(budget=self._hand.room, block_ms=self._settings.block_ms)
+            self._enqueue(found)
         except StreamUnavailable as error:
             self.is_reading = False
             self._has_unheard = True
             # After a flush or a failover the group may be gone: declare it again before the next read.
             self._is_declared = self._is_declared and "NOGROUP" not in str(error)
             raise
+        finally:
+            self.is_asking = False
         self.is_reading = True
-        self._enqueue(found)
 
     async def _prepare(self) -> None:
         if not self._is_declared:

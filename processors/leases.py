@@ -1,22 +1,40 @@
-"""Owns the deliveries that a worker has in hand, running or waiting, and which of their leases to renew."""
+"""Owns the deliveries that a worker has in hand, running or waiting: which leases to renew, and which attempts overstay."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from infra.streams.stream import Lease
+from processors.retry import RetryPolicy
 
 # Renewed at a third of the lease, two renewals may fail before anybody takes the delivery.
 RENEWALS_PER_LEASE = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An attempt that has begun; `deadline` is a reading of the monotonic clock."""
+
+    lease: Lease
+    processor: str
+    attempt: int
+    policy: RetryPolicy
+    timeout_ms: int
+    deadline: float
+
+
 class Hand:
-    """What this worker must renew, and how much more it may take."""
+    """What this worker must renew, and how much more it may take.
+
+    Changed by the event loop only. The lease thread looks at it too: every look copies a dictionary, which nothing can interrupt.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
+        self._running: dict[int, Running] = {}
         self._changed = asyncio.Condition()
 
     @property
@@ -26,6 +44,21 @@ class Hand:
     @property
     def leases(self) -> list[Lease]:
         return list(self._held.values())
+
+    def begin(self, running: Running) -> None:
+        self._running[id(running.lease)] = running
+
+    def end(self, lease: Lease) -> None:
+        self._running.pop(id(lease), None)
+
+    def renewable(self, *, now: float) -> list[Lease]:
+        """Everything but attempts past their deadline: whoever overstays may lose the delivery to somebody else."""
+        late = {id(one.lease) for one in list(self._running.values()) if now > one.deadline}
+        return [lease for lease in self.leases if id(lease) not in late]
+
+    def overstaying(self, *, now: float, grace_s: float) -> list[Running]:
+        """Attempts that still run although their time and the grace after it are over."""
+        return [one for one in list(self._running.values()) if now > one.deadline + grace_s]
 
     def take(self, leases: Iterable[Lease]) -> None:
         for lease in leases:

@@ -1,7 +1,7 @@
 """Owns the life of deliveries in one worker: taken in, run, settled; renewed as long as they are in hand.
 
     intake ──► hand (bounded) ──► pool of attempts ──► settler
-                 │ leases renewed until settled
+                 │ leases renewed by a thread, until settled or overdue
 
 Each loop is guarded: while the log is down they back off and go on. At `stop` the worker takes in no more, finishes what it
 has in hand, and ends; what it cannot settle in time stays pending, and another worker claims it.
@@ -17,7 +17,7 @@ from pathlib import Path
 from infra.clock import Clock
 from infra.running.loops import keep_running
 from infra.settings import LogSettings
-from infra.streams import janitor, leases
+from infra.streams import janitor
 from infra.streams.connection import open_pipeline
 from infra.streams.delayed import promote_due
 from infra.streams.keys import Keys
@@ -26,7 +26,8 @@ from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.attempts import Attempts
 from processors.intake import Intake
-from processors.leases import RENEWALS_PER_LEASE, Hand
+from processors.lease_thread import LeaseThread, Leave
+from processors.leases import Hand
 from processors.registry import Registry
 from processors.settings import GroupSettings
 from processors.settler import Settler
@@ -35,6 +36,8 @@ PROMOTE_EVERY_MS = 100
 TRIM_EVERY_MS = 1000
 LAG_EVERY_MS = 2000
 TAKE_OVER_EVERY_MS = 500
+TURN_EVERY_MS = 500
+TURNS_WITHIN_S = 5.0
 DRAIN_WITHIN_S = 20.0
 
 
@@ -53,6 +56,7 @@ class Worker:
         telemetry: Telemetry,
         clock: Clock | None = None,
     ) -> None:
+        clock = clock or Clock()
         self._settings = settings
         self._telemetry = telemetry
         self._keys = Keys(log.prefix, log.shards)
@@ -62,20 +66,46 @@ class Worker:
         self._reader = GroupReader(self._reads, keys=self._keys, group=group, consumer=consumer)
         self.hand = Hand(settings.batch_size)
         self._intake = Intake(self._acts, reader=self._reader, keys=self._keys, hand=self.hand, settings=settings, telemetry=telemetry)
-        self._attempts = Attempts(registry, group=group, settings=settings, telemetry=telemetry, clock=clock or Clock())
+        self._attempts = Attempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
         self._settler = Settler(self._acts, keys=self._keys, group=group, consumer=consumer, hand=self.hand, telemetry=telemetry)
+        self._leases = LeaseThread(
+            self.hand,
+            reader=self._reader,
+            keys=self._keys,
+            settings=settings,
+            log=log,
+            home=home,
+            telemetry=telemetry,
+            clock=clock,
+        )
+        self._clock = clock
+        self._turned_at = clock.monotonic()
 
     @property
-    def is_reading(self) -> bool:
-        return self._intake.is_reading
+    def makes_progress(self) -> bool:
+        """The log hands us entries, and nothing holds the event loop."""
+        return self._intake.is_reading and self._clock.monotonic() - self._turned_at < TURNS_WITHIN_S
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Works until `stop` is set, then drains; raises only what an operator must mend."""
+    @property
+    def has_work(self) -> bool:
+        """Something is in hand that will end by itself, or on its way there."""
+        return bool(self.hand.renewable(now=self._clock.monotonic())) or self._intake.is_asking
+
+    def charge_overstaying(self) -> None:
+        """The last act of a process that leaves: what made it leave has failed an attempt."""
+        self._leases.charge_overstaying()
+
+    async def run(self, stop: asyncio.Event, *, leave: Leave) -> None:
+        """Works until `stop` is set, then drains; raises only what an operator must mend.
+
+        `leave` is called once, from a thread, when a processor overstays and only the end of this process can stop it.
+        """
         drained = asyncio.Event()
+        self._leases.start(leave)
         async with asyncio.TaskGroup() as tasks:
             for loop in (
                 self._loop("settle", self._settler.settle_decided, until=drained),
-                self._loop("renew", self._renew, until=drained, every_ms=self._settings.lease_ms // RENEWALS_PER_LEASE),
+                self._loop("turn", self._turn, until=drained, every_ms=TURN_EVERY_MS),
                 self._loop("promote", self._promote, until=stop, every_ms=PROMOTE_EVERY_MS),
                 self._loop("trim", self._trim, until=stop, every_ms=TRIM_EVERY_MS),
                 self._loop("lag", self._show_lag, until=stop, every_ms=LAG_EVERY_MS),
@@ -91,8 +121,10 @@ class Worker:
                 await self._drain(taking_in)
             finally:
                 drained.set()
+                self._leases.stop()
                 for task in (*taking_in, *pool):
                     task.cancel()
+        await asyncio.to_thread(self._leases.join)
         await self._reads.close()
         await self._acts.close()
 
@@ -121,10 +153,8 @@ class Worker:
         self._settler.put(lease, settlement=await self._attempts.decide(lease))
         await self.hand.wait_until_dropped(lease)
 
-    async def _renew(self) -> None:
-        lost = await leases.renew(self._acts, keys=self._keys, reader=self._reader, leases=self.hand.leases)
-        # What is being settled at this moment looks lost too; dropping it from the hand only ends its renewal.
-        await self.hand.drop(lost)
+    async def _turn(self) -> None:
+        self._turned_at = self._clock.monotonic()
 
     async def _promote(self) -> None:
         await promote_due(self._acts, keys=self._keys)

@@ -24,7 +24,7 @@ from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.healthcheck import answers_ok
 from infra.running.initialise import initialise, write_new
 from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, services_of
-from infra.running.serving import listen
+from infra.running.sockets import listen
 from infra.running.supervisor import Child, Supervisor
 from infra.settings import Settings, environment_with, home_directory, load_settings
 from infra.streams.connection import ADDRESS_FILE

@@ -7,23 +7,31 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from infra.running.sockets import listen
 from infra.telemetry import METRICS_CONTENT_TYPE, Telemetry
-from schemas.errors import ConfigError, HooklakeError
+from schemas.errors import HooklakeError
 
 
 class OpsServer:
     """Serves from threads of its own, so that it answers while the process's loop is busy."""
 
-    def __init__(self, port: int, *, telemetry: Telemetry, is_ready: Callable[[], bool], setting: str, host: str = "127.0.0.1") -> None:
-        """Binds at once; raises ConfigError naming `setting` when the port is taken. Port 0 takes a free one."""
-        self._server = _bind(host, port, setting=setting)
-        self._server.telemetry = telemetry
+    def __init__(self, listener: socket.socket, *, page: Callable[[], bytes], is_ready: Callable[[], bool]) -> None:
+        """Serves `page` as the metrics, on a socket that listens already."""
+        self._server = _Server(listener.getsockname(), _Pages, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listener
+        self._server.page = page
         self._server.is_ready = is_ready
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="ops", daemon=True)
 
+    @classmethod
+    def bound(cls, port: int, *, telemetry: Telemetry, is_ready: Callable[[], bool], setting: str, host: str = "127.0.0.1") -> OpsServer:
+        """On a port of its own; raises ConfigError naming `setting` when the port is taken. Port 0 takes a free one."""
+        return cls(listen_for_ops(host, port=port, setting=setting), page=telemetry.metrics_page, is_ready=is_ready)
+
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return int(self._server.socket.getsockname()[1])
 
     def start(self) -> None:
         self._thread.start()
@@ -39,16 +47,12 @@ class OpsServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    telemetry: Telemetry
+    page: Callable[[], bytes]
     is_ready: Callable[[], bool]
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
         # A scraper that hangs up is no news; the default prints a traceback to stderr.
         return
-
-
-class _SixServer(_Server):
-    address_family = socket.AF_INET6
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -58,7 +62,7 @@ class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(200, self.server.telemetry.metrics_page(), content_type=METRICS_CONTENT_TYPE)
+            self._answer(200, self.server.page(), content_type=METRICS_CONTENT_TYPE)
         elif path == "/healthz":
             self._answer(200, b"alive\n")
         elif path == "/readyz":
@@ -84,12 +88,6 @@ class _Pages(BaseHTTPRequestHandler):
         return
 
 
-def _bind(host: str, port: int, *, setting: str) -> _Server:
-    kind = _SixServer if ":" in host else _Server
-    try:
-        return kind((host, port), _Pages)
-    except OSError as error:
-        raise ConfigError(
-            f"{setting}={port} cannot be used on {host} ({error.strerror}), so this process would have no metrics and no health: "
-            "stop what listens there, or set another port"
-        ) from error
+def listen_for_ops(host: str, *, port: int, setting: str) -> socket.socket:
+    """A socket for an ops port; raises ConfigError naming `setting` when the address cannot be had."""
+    return listen(host, port=port, setting=setting, consequence="this process would have no metrics and no health")

@@ -19,9 +19,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from schemas.errors import ConfigError, HeadersTooLarge, MalformedRequest, Refused, TooSlow
+from infra.running.sockets import BACKLOG
+from schemas.errors import HeadersTooLarge, MalformedRequest, Refused, TooSlow
 
-BACKLOG = 2048
 # How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
 LINGER_S = 2.0
 
@@ -37,39 +37,6 @@ class ServingLimits:
     drain_ms: int = 500
     """How long an idle connection of a stopping server may still bring a request, which is answered with `Connection: close`.
     Closing it at once would reset a request that is already on its way."""
-
-
-def listen(host: str, *, port: int, setting: str) -> socket.socket:
-    """A listening socket; raises ConfigError naming `setting` when the address cannot be had. Port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # Not SO_REUSEPORT: two servers would share the port, and one that closes resets what waits in its own queue.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(
-            f"{setting}={port} cannot be used on {host} ({error.strerror}), so nothing could be received: "
-            "stop what listens there, or set another port"
-        ) from error
-    listener.setblocking(False)
-    return listener
-
-
-def inherited(descriptor: int) -> socket.socket:
-    """The listening socket that a supervisor passed on; raises ConfigError when it is none."""
-    try:
-        listener = socket.socket(fileno=descriptor)
-        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    except OSError as error:
-        raise ConfigError(f"--fd {descriptor} is no socket ({error.strerror}), so nothing could be received on it") from error
-    if not is_listening:
-        listener.detach()
-        raise ConfigError(f"--fd {descriptor} is a socket that does not listen, so nothing could be received on it")
-    listener.setblocking(False)
-    return listener
 
 
 def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits) -> None:
@@ -206,4 +173,4 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-__all__ = ["Connection", "ServingLimits", "inherited", "listen", "serve"]
+__all__ = ["Connection", "ServingLimits", "serve"]

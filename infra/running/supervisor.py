@@ -6,11 +6,12 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +56,9 @@ class Child:
     patience_s: float = float("inf")
     why_not: Callable[[], str] | None = None
     """Asked once before the first start: a sentence means that this machine has to do without the child."""
+    is_alive: Callable[[], bool] | None = None
+    """Asked now and then; a child that has not answered for `hung_after_s` can do nothing any more, and is killed."""
+    hung_after_s: float = float("inf")
     grace_s: float = 20.0
     pass_fds: tuple[int, ...] = ()
 
@@ -74,7 +78,7 @@ class Running:
     """A child and what became of it so far."""
 
     child: Child
-    log_path: Path
+    log_path: Path | None
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     start_at: float = 0.0
@@ -83,6 +87,9 @@ class Running:
     was_ever_ready: bool = False
     probed_at: float = 0.0
     probe: Future[bool] | None = None
+    alive_at: float = 0.0
+    pulsed_at: float = 0.0
+    pulse: Future[bool] | None = None
     doubt: Future[str] | None = None
     log_offset: int = 0
 
@@ -92,7 +99,8 @@ class Supervisor:
     """Runs in the main thread; `say` gets one sentence per change."""
 
     children: list[Child]
-    logs: Path
+    logs: Path | None
+    """Where each child has a file for its output; None when children write to ours."""
     say: Callable[[str], None]
     on_ready: Callable[[str], None] = lambda _name: None
     """Called in a thread of its own, each time a child becomes ready."""
@@ -106,7 +114,8 @@ class Supervisor:
 
         Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready.
         """
-        self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.logs is not None:
+            self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._began_at = time.monotonic()
         for child in self.children:
             self.add(child)
@@ -120,9 +129,14 @@ class Supervisor:
             self._probes.shutdown(wait=False, cancel_futures=True)
 
     def add(self, child: Child) -> None:
-        log_path = self.logs / f"{child.name}.log"
-        rotate(log_path)
+        log_path = self.logs / f"{child.name}.log" if self.logs is not None else None
+        if log_path is not None:
+            rotate(log_path)
         self._running[child.name] = Running(child, log_path)
+
+    def are_all_ready(self) -> bool:
+        """As far as the last look knows; may be asked from any thread."""
+        return bool(self._running) and all(running.ready for running in list(self._running.values()))
 
     def pid_of(self, name: str) -> int | None:
         process = self._running[name].process if name in self._running else None
@@ -157,22 +171,23 @@ class Supervisor:
 
     def _start(self, running: Running) -> None:
         child = running.child
-        with running.log_path.open("ab") as output:
-            running.log_offset = output.tell()
+        with ExitStack() as stack:
+            output = stack.enter_context(running.log_path.open("ab")) if running.log_path is not None else None
+            running.log_offset = output.tell() if output is not None else 0
             running.process = subprocess.Popen(
                 list(child.command),
                 env=child.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if output is not None else None,
                 pass_fds=child.pass_fds,
                 # A session of its own: Ctrl-C reaches us only, and we stop the children in order.
                 start_new_session=True,
                 preexec_fn=die_with(os.getpid()),
             )
-        running.started_at = time.monotonic()
+        running.started_at = running.alive_at = time.monotonic()
         running.ready = False
-        running.probe = None
+        running.probe = running.pulse = None
         running.probed_at = 0.0
 
     def _bury(self, running: Running) -> None:
@@ -180,8 +195,10 @@ class Supervisor:
         returncode = reap_group(running.process)
         running.process, running.ready = None, False
         lived_s = time.monotonic() - running.started_at
-        reason = last_words(running.log_path, offset=running.log_offset) if returncode > 0 else ""
+        reason = last_words(running.log_path, offset=running.log_offset) if returncode > 0 and running.log_path is not None else ""
         if returncode == EXIT_CONFIG and not running.was_ever_ready:
+            if running.log_path is None:
+                sys.exit(EXIT_CONFIG)  # Its sentence went to our own output.
             raise ConfigError(reason or f"{running.child.name} refuses its settings and does not say why; see {running.log_path}")
         running.deaths = self.policy.deaths_after(running.deaths, lived_s=lived_s)
         delay_s = self.policy.delay_s(running.deaths)
@@ -191,6 +208,7 @@ class Supervisor:
     def _watch(self, running: Running) -> None:
         """Readiness is asked for in threads, because a child that hangs must not hold up the others."""
         now = time.monotonic()
+        self._feel_pulse(running, now=now)
         if running.probe is None:
             if now - running.probed_at >= (PROBE_EVERY_S if running.ready else TICK_S):
                 running.probed_at = now
@@ -206,9 +224,25 @@ class Supervisor:
             if ready:
                 self._probes.submit(self.on_ready, running.child.name)
 
+    def _feel_pulse(self, running: Running, *, now: float) -> None:
+        if running.child.is_alive is None or running.process is None:
+            return
+        if running.pulse is None:
+            if now - running.pulsed_at >= PROBE_EVERY_S:
+                running.pulsed_at = now
+                running.pulse = self._probes.submit(running.child.is_alive)
+        elif running.pulse.done():
+            if running.pulse.result():
+                running.alive_at = now
+            if now - running.alive_at > running.child.hung_after_s:
+                self.say(f"{running.child.name} has not answered for {running.child.hung_after_s:g} s and is killed")
+                os.kill(running.process.pid, signal.SIGKILL)
+            running.pulse = None
+
     def _readiness(self, running: Running) -> str:
         if not running.ready:
-            return f"{running.child.name} is not ready any more (it still runs; see {running.log_path})"
+            where = f"; see {running.log_path}" if running.log_path is not None else ""
+            return f"{running.child.name} is not ready any more (it still runs{where})"
         took_s = time.monotonic() - running.started_at
         return f"{running.child.name} is ready after {took_s:.1f} s"
 

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
+import redis
+
+from infra.settings import LogSettings
+from infra.streams.connection import open_blocking
 from infra.streams.keys import Keys
+from infra.streams.lease_calls import LeaseCall, lost_by, lost_by_blocking
 from infra.streams.pipelining import Pipeline
 from infra.streams.scripts import Argument
+from infra.streams.settle import Decision, settle_calls
 from infra.streams.stream import GroupReader, Lease, as_fields
+from schemas.errors import StreamUnavailable
 
 Place = tuple[str, str]
 """A stream's key and an entry id."""
 
 
 async def held_places(pipeline: Pipeline, *, reader: GroupReader) -> list[Place]:
-    """Where this consumer's name holds deliveries, whichever of its lives took them."""
-    places: list[Place] = []
+    """Where this consumer's name holds deliveries, whichever of its lives took them; those delivered least often come first.
+
+    What killed a life was delivered when it ended, and again when the next one ended: its innocent neighbours need not wait for it.
+    """
+    found: list[tuple[int, Place]] = []
     for stream in reader.streams:
         pending = await pipeline.call("XPENDING", stream, reader.group, "-", "+", 10_000, reader.consumer)
-        places += [(stream, entry_id.decode()) for entry_id, *_ in pending]
-    return places
+        found += [(count, (stream, entry_id.decode())) for entry_id, _, _, count in pending]
+    return [place for _, place in sorted(found, key=lambda one: one[0])]
 
 
 async def take_again(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, place: Place) -> Lease | None:
@@ -64,12 +75,49 @@ async def _claim(
 
 async def renew(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, leases: Sequence[Lease]) -> list[Lease]:
     """Renews what this consumer still owns; returns the leases that were lost."""
-    lost: list[Lease] = []
+    return await lost_by(pipeline, calls=_renewals(leases, keys=keys, reader=reader))
+
+
+class LeaseKeeper:
+    """The log as the lease thread sees it: a blocking connection of its own, which works while the event loop does not.
+
+    Raises StreamUnavailable, and connects anew after it: an embedded server that was started again has another address.
+    """
+
+    def __init__(self, log: LogSettings, *, home: Path, keys: Keys, reader: GroupReader) -> None:
+        self._log = log
+        self._home = home
+        self._keys = keys
+        self._reader = reader
+        self._client: redis.Redis | None = None
+
+    def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Renews what this consumer still owns; returns the leases that were lost."""
+        return self._lost_by(_renewals(leases, keys=self._keys, reader=self._reader))
+
+    def settle(self, decisions: Sequence[Decision]) -> list[Lease]:
+        """Carries out decisions as `settle` does; returns the leases that had been lost."""
+        return self._lost_by(settle_calls(decisions, keys=self._keys, group=self._reader.group, consumer=self._reader.consumer))
+
+    def _lost_by(self, calls: Sequence[LeaseCall]) -> list[Lease]:
+        self._client = self._client or open_blocking(self._log, home=self._home)
+        try:
+            return lost_by_blocking(self._client, calls=calls)
+        except StreamUnavailable:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _renewals(leases: Sequence[Lease], *, keys: Keys, reader: GroupReader) -> list[LeaseCall]:
+    calls = []
     in_streams = sorted(leases, key=lambda lease: lease.stream)
     for stream, of_stream in itertools.groupby(in_streams, key=lambda lease: lease.stream):
         chosen = list(of_stream)
         pairs: list[Argument] = [part for lease in chosen for part in (lease.entry_id, lease.delivery_count)]
-        at = [stream, keys.ledger(chosen[0].shard)]
-        results = await pipeline.run("renew", keys=at, args=[reader.group, reader.consumer, *pairs])
-        lost += [lease for lease, renewed in zip(chosen, results, strict=True) if not renewed]
-    return lost
+        calls.append(LeaseCall("renew", chosen, [stream, keys.ledger(chosen[0].shard)], [reader.group, reader.consumer, *pairs]))
+    return calls

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from infra.streams.keys import Keys
+from infra.streams.lease_calls import LeaseCall, lost_by
 from infra.streams.pipelining import Pipeline
 from infra.streams.stream import Lease
 
@@ -41,24 +42,25 @@ class GiveUp:
 Settlement = Ack | RetryLater | GiveUp
 
 
-async def settle(
-    pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, decisions: Sequence[tuple[Lease, Settlement]]
-) -> list[Lease]:
+Decision = tuple[Lease, Settlement]
+
+
+async def settle(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, decisions: Sequence[Decision]) -> list[Lease]:
     """Carries out all decisions; returns the leases that had been lost, whose decisions count for nothing."""
-    lost: list[Lease] = []
+    return await lost_by(pipeline, calls=settle_calls(decisions, keys=keys, group=group, consumer=consumer))
+
+
+def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consumer: str) -> list[LeaseCall]:
+    """The script calls that carry the decisions out. Pure."""
+    calls = []
     in_streams = sorted(decisions, key=lambda decision: decision[0].stream)
     for stream, of_stream in itertools.groupby(in_streams, key=lambda decision: decision[0].stream):
         chosen = list(of_stream)
         shard = chosen[0][0].shard
-        results = await pipeline.run(
-            "settle",
-            keys=[
-                stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard),
-            ],
-            args=[group, consumer, *itertools.chain.from_iterable(_arguments(lease, settlement=decided) for lease, decided in chosen)],
-        )  # fmt: skip
-        lost += [lease for (lease, _), settled in zip(chosen, results, strict=True) if not settled]
-    return lost
+        at = [stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard)]
+        parts = itertools.chain.from_iterable(_arguments(lease, settlement=decided) for lease, decided in chosen)
+        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, [group, consumer, *parts]))
+    return calls
 
 
 def _arguments(lease: Lease, *, settlement: Settlement) -> tuple[str | bytes | int, ...]:

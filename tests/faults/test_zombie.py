@@ -21,7 +21,7 @@ from tests.events import an_event
 from tests.infra.running.processes import command_environment, until
 from tests.processors.waiting import letters, unsettled
 
-REAL, BROKEN = "processors", "tests.faults.broken.worker_settles_unchecked"
+REAL, BROKEN = "processors.child", "tests.faults.broken.worker_settles_unchecked"
 # The zombie rejects its event as soon as the file `wake` is there, the other worker finishes it at once.
 MODULE = """
 import asyncio, os
@@ -71,7 +71,7 @@ async def append_one(log: LogSettings, *, home: Path) -> None:
 def worker(module: str, *, role: str, log: LogSettings, home: Path, code: Path) -> Iterator[subprocess.Popen[bytes]]:
     overrides = {"LOG__URL": log.url, "LOG__PREFIX": log.prefix, "GROUPS__G__LEASE_MS": "500", "GROUPS__G__OPS_PORT": str(free_port())}
     environment = command_environment(home, **overrides) | {"ROLE": role}
-    command = [sys.executable, "-m", module, "--group", "g", "zombie_module", "--consumer", role]
+    command = [sys.executable, "-m", module, "zombie_module", "--group", "g", "--consumer", role]
     with (code / f"{role}.log").open("wb") as output:
         process = subprocess.Popen(command, env=environment, cwd=code, stderr=output)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from infra.running.embedded import EmbeddedServer, free_port
-from infra.running.serving import listen
+from infra.running.sockets import listen
 from infra.settings import LogSettings, environment_with
 from tests.ingest.receivers import (
     PATH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,23 +125,40 @@ async def test_sync_processors_do_not_wait_for_each_other(stream: EventStream, w
     assert letters(log, home) == []
 
 
-async def test_a_thread_that_overstays_keeps_nobody_waiting(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
-    done: list[str] = []
+async def test_a_thread_that_ends_within_the_grace_has_done_its_work(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    attempts: list[int] = []
+
+    @processor("*", timeout_ms=100)
+    def stay(event: StreamEvent, delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        time.sleep(0.3)
+
+    async with working(stay, grace_ms=60_000):
+        await stream.append(an_event())
+        await until(lambda: bool(attempts) and unsettled(log, home) == 0)
+
+    assert (attempts, letters(log, home)) == ([1], [])
+
+
+async def test_an_attempt_that_overstays_is_charged_and_makes_the_worker_leave(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
     release = threading.Event()
 
     @processor("*", timeout_ms=100, max_attempts=1)
     def stay(event: StreamEvent, delivery: Delivery) -> None:
-        if event.event_type == "github.bad":
-            release.wait(timeout=30)
-        done.append(event.id)
+        release.wait(timeout=30)
 
-    async with working(stay, concurrency=2, stopping_s=5):
-        for _ in range(6):
-            await stream.append(an_event(event_type="github.bad"))
-        await until(lambda: len(letters(log, home)) == 6)
+    async with working(stay, grace_ms=100):
         await stream.append(an_event())
-        await until(lambda: len(done) == 1)
-    release.set()
+        await until(lambda: len(letters(log, home)) == 1)
+        release.set()
+
+    (letter,) = letters(log, home)
+    assert "ran longer than its timeout_ms=100" in letter.reason
+    assert unsettled(log, home) == 0
 
 
 async def test_a_plain_function_that_returns_a_coroutine_is_awaited(stream: EventStream, working: Starter) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.__main__ import named_consumer
+from processors.__main__ import named_consumer, wanted_names
 from schemas.errors import ConfigError
 
 
@@ -22,3 +22,9 @@ def test_a_name_in_use_is_refused(home: Path) -> None:
 
     with named_consumer("mine", group="g", home=home), refused, named_consumer("mine", group="g", home=home):
         pass
+
+
+def test_several_children_number_the_given_name() -> None:
+    assert wanted_names("mine", count=1) == ["mine"]
+    assert wanted_names("mine", count=2) == ["mine-0", "mine-1"]
+    assert wanted_names("", count=2) == ["", ""]

@@ -1,6 +1,6 @@
 """The worker without fencing: its settle script takes everybody for the owner of a delivery.
 
-Run as `python -m tests.faults.broken.worker_settles_unchecked` in the place of `python -m processors`.
+Run as `python -m tests.faults.broken.worker_settles_unchecked` in the place of `python -m processors.child`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from infra.running.cli import run
 from infra.streams import pipelining, scripts
 from infra.streams.scripts import Script
-from processors.__main__ import app
+from processors.child import app
 
 CHECK = "if not owned(id, count) then"
 

@@ -21,7 +21,7 @@ MODULE = "infra.running.healthcheck"
 def test_a_service_is_healthy_when_its_ops_port_says_ready(home: Path, telemetry: Telemetry) -> None:
     initialise(home)
     ready = [True]
-    ops = OpsServer(0, telemetry=telemetry, is_ready=lambda: ready[0], setting="ingest.ops_port")
+    ops = OpsServer.bound(0, telemetry=telemetry, is_ready=lambda: ready[0], setting="ingest.ops_port")
     ops.start()
     port = str(ops.port)
 

@@ -21,7 +21,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 def test_metrics_health_and_readiness_are_served(telemetry: Telemetry) -> None:
     ready = [False]
-    ops = OpsServer(0, telemetry=telemetry, is_ready=lambda: ready[0], setting="ingest.ops_port")
+    ops = OpsServer.bound(0, telemetry=telemetry, is_ready=lambda: ready[0], setting="ingest.ops_port")
     ops.start()
     telemetry.produced.add(3, {"tenant": "demo", "source": "github"})
 
@@ -39,7 +39,7 @@ def test_a_readiness_that_cannot_be_told_is_not_ready(telemetry: Telemetry) -> N
     def unknown() -> bool:
         raise StreamUnavailable("the log is away")
 
-    ops = OpsServer(0, telemetry=telemetry, is_ready=unknown, setting="ingest.ops_port")
+    ops = OpsServer.bound(0, telemetry=telemetry, is_ready=unknown, setting="ingest.ops_port")
     ops.start()
 
     assert get(ops.port, "/readyz")[0] == 503
@@ -47,7 +47,7 @@ def test_a_readiness_that_cannot_be_told_is_not_ready(telemetry: Telemetry) -> N
 
 
 def test_a_client_that_hangs_up_or_says_nothing_does_not_stop_the_others(telemetry: Telemetry, capsys: pytest.CaptureFixture[str]) -> None:
-    ops = OpsServer(0, telemetry=telemetry, is_ready=lambda: True, setting="ingest.ops_port")
+    ops = OpsServer.bound(0, telemetry=telemetry, is_ready=lambda: True, setting="ingest.ops_port")
     ops.start()
 
     with socket.create_connection(("127.0.0.1", ops.port)):
@@ -67,4 +67,4 @@ def test_a_taken_port_names_the_setting(telemetry: Telemetry) -> None:
         port = other.getsockname()[1]
 
         with pytest.raises(ConfigError, match=rf"archive\.ops_port={port} cannot be used on 127\.0\.0\.1 \(Address already in use\)"):
-            OpsServer(port, telemetry=telemetry, is_ready=lambda: True, setting="archive.ops_port")
+            OpsServer.bound(port, telemetry=telemetry, is_ready=lambda: True, setting="archive.ops_port")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -14,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.serving import inherited, listen
-from schemas.errors import ConfigError
+from infra.running.sockets import listen
 
 ROOT = Path(__file__).parents[3]
 # Answers after as many seconds as its path says.
 PROGRAM = """
 import asyncio, sys
-from infra.running.serving import ServingLimits, inherited, serve
+from infra.running.serving import ServingLimits, serve
+from infra.running.sockets import inherited
 
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -72,39 +71,6 @@ def is_listening(port: int) -> bool:
     except ConnectionRefusedError:
         return False
     return True
-
-
-def test_a_port_in_use_is_a_config_error_that_names_the_setting(listener: socket.socket) -> None:
-    port = listener.getsockname()[1]
-
-    with pytest.raises(
-        ConfigError, match=rf"some\.port={port} cannot be used on 127\.0\.0\.1 \(Address already in use\).*set another port"
-    ):
-        listen("127.0.0.1", port=port, setting="some.port")
-
-
-def test_an_address_of_another_machine_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"some\.port=0 cannot be used on 192\.0\.2\.1"):
-        listen("192.0.2.1", port=0, setting="some.port")
-
-
-def test_a_host_that_does_not_exist_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"no\.such\.host\.invalid"):
-        listen("no.such.host.invalid", port=0, setting="some.port")
-
-
-def test_a_file_is_no_listening_socket(tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    try:
-        with pytest.raises(ConfigError, match="is no socket"):
-            inherited(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def test_a_socket_that_does_not_listen_is_refused() -> None:
-    with socket.socket() as idle, pytest.raises(ConfigError, match="does not listen"):
-        inherited(idle.fileno())
 
 
 def test_sigterm_lets_a_running_request_finish_and_exits_with_0(listener: socket.socket, server: subprocess.Popen[str]) -> None:

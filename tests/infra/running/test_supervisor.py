@@ -93,6 +93,41 @@ def test_a_child_that_keeps_dying_is_waited_for_longer_each_time(tmp_path: Path)
     assert run.said[:4] == [f"worker exited with 3, restarting in {wait} s: the log is away" for wait in ("0.05", "0.1", "0.2", "0.2")]
 
 
+def test_a_child_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:
+    answers = threading.Event()
+    answers.set()
+
+    with running(tmp_path, child("worker", directory=tmp_path, is_alive=answers.is_set, hung_after_s=1.0)) as run:
+        until(lambda: run.heard("worker is ready after"), what="the worker is ready")
+        first = run.supervisor.pid_of("worker")
+        answers.clear()
+
+        until(lambda: run.heard("worker has not answered for 1 s and is killed"), what="the hung worker is killed")
+        answers.set()
+        until(lambda: run.supervisor.pid_of("worker") not in (None, first), what="another worker runs")
+
+
+def test_without_a_folder_for_logs_children_write_to_our_output_and_their_refusal_is_ours(tmp_path: Path) -> None:
+    program = f"""
+import threading
+from pathlib import Path
+from infra.running.supervisor import Supervisor
+from tests.infra.running.a_supervisor import child
+refuses = "import sys; print('hooklake: no such module', file=sys.stderr); sys.exit(2)"
+Supervisor([child("worker", directory=Path({str(tmp_path)!r}), program=refuses)], None, print).run(threading.Event())
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment_with({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "hooklake: no such module\n")
+
+
 def test_no_child_and_no_grandchild_is_left_after_a_stop(tmp_path: Path) -> None:
     with running(tmp_path, child("worker", directory=tmp_path), child("archive", directory=tmp_path, stop_stage=1)):
         until(lambda: all(len(pids_of(tmp_path, name)) == 2 for name in ("worker", "archive")), what="all four run")

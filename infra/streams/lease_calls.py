@@ -1,0 +1,40 @@
+"""Owns calling a script about leases: one call per stream, by either client, and which leases the replies say were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import redis
+
+from infra.streams.connection import translated
+from infra.streams.pipelining import Pipeline
+from infra.streams.scripts import Argument, run_blocking
+from infra.streams.stream import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCall:
+    """One call of a script that answers 1 or 0 for each of these leases, which are of one stream."""
+
+    script: str
+    leases: list[Lease]
+    keys: list[str]
+    args: list[Argument]
+
+    def lost(self, reply: Sequence[int]) -> list[Lease]:
+        return [lease for lease, kept in zip(self.leases, reply, strict=True) if not kept]
+
+
+async def lost_by(pipeline: Pipeline, *, calls: Sequence[LeaseCall]) -> list[Lease]:
+    """Makes the calls; returns the leases that somebody else owns. Raises StreamUnavailable."""
+    lost: list[Lease] = []
+    for call in calls:
+        lost += call.lost(await pipeline.run(call.script, keys=call.keys, args=call.args))
+    return lost
+
+
+def lost_by_blocking(client: redis.Redis, *, calls: Sequence[LeaseCall]) -> list[Lease]:
+    """The same for the lease thread."""
+    with translated():
+        return [lease for call in calls for lease in call.lost(run_blocking(client, call.script, keys=call.keys, args=call.args))]
