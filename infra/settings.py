@@ -210,7 +210,8 @@ def _fields_at(model: type[BaseModel], *, location: tuple[int | str, ...]) -> li
     for part in location:
         fields = getattr(current, "model_fields", {})
         annotation = fields[part].annotation if part in fields else (get_args(current) or (None,))[-1]
-        current = annotation
+        is_optional = type(None) in get_args(annotation)
+        current = get_args(annotation)[0] if is_optional else annotation
     return list(getattr(current, "model_fields", {}))
 
 
@@ -232,7 +233,7 @@ def read_secret(reference: str, *, home: Path, at: str, least_bytes: int = LEAST
         secret = _secret_file(home / name, at=at)
     elif kind == "env" and name:
         if name not in os.environ:
-            raise ConfigError(f"{at}: the environment has no {name}, so no signature of this source can be verified")
+            raise ConfigError(f"{at}: the environment has no {name}, so there is no secret to sign or verify with")
         secret = os.environ[name].encode()
     else:
         raise ConfigError(f"{at} must be a reference, `file:secrets/name` or `env:NAME`; a secret written here could be printed")
@@ -247,7 +248,7 @@ def _secret_file(path: Path, *, at: str) -> bytes:
         mode = stat.S_IMODE(path.stat().st_mode)
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"{at}: {path} cannot be read ({error.strerror}), so no signature can be verified with it") from error
+        raise ConfigError(f"{at}: {path} cannot be read ({error.strerror}), so there is no secret to sign or verify with") from error
     if mode & 0o077:
         raise ConfigError(f"{at}: {path} has mode {mode:04o}, so others on this machine can read the secret; chmod 600 it")
     return secret

@@ -27,6 +27,7 @@ from infra.running.sockets import listen
 from infra.running.supervisor import Child, RestartPolicy, Supervisor
 from infra.settings import Settings, check_name, environment_with, load_settings
 from infra.telemetry import Telemetry
+from processors.assignment import module_of
 from processors.settings import GroupSettings, group_settings
 from schemas.errors import ConfigError
 
@@ -53,9 +54,7 @@ def work(
     options = group_settings(settings, group)
     if ops_port is not None:
         options = options.model_copy(update={"ops_port": ops_port})
-    module = module or options.module
-    if not module:
-        raise ConfigError(f"groups.{group}.module is not set and no module was named, so group {group} would have nothing to run")
+    module = module_of(options, group=group, named=module)
     if consumer:
         check_name(consumer, at="--consumer")
     with ExitStack() as stack:

