@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import yaml
 from pydantic import BaseModel
 
-from infra.settings import validate
+from infra.settings import environment_with, validate
+from processors import testing
 from processors.assignment import module_of
 from processors.envelope import headers_of
 from processors.registry import Registry, specs_in
@@ -18,6 +22,10 @@ from tests.events import an_event
 from tests.processors.test_envelope import TRACEPARENT, a_delivery
 
 PAGE = ROOT / "processors" / "README.md"
+
+
+def code_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)
 
 
 def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
@@ -35,9 +43,8 @@ def test_the_page_names_every_module() -> None:
 
 
 def test_the_example_is_a_processor() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)
     module = ModuleType("an_example")
-    exec(compile(code, str(PAGE), "exec"), vars(module))
+    exec(compile(code_blocks()[0], str(PAGE), "exec"), vars(module))
 
     spec = Registry(specs_in(module)).match("github.pull_request.opened")
 
@@ -58,3 +65,28 @@ def test_the_page_has_every_header_of_a_forwarded_event() -> None:
 
     listed = re.findall(r"`([\w-]+)`", "".join(row.split("|")[1] for row in table_rows(PAGE, heading="Forward", first="header")))
     assert sorted(listed) == sorted(name for name, _ in headers)
+
+
+def test_the_examples_of_testing_are_tests_that_pass_and_can_fail(tmp_path: Path) -> None:
+    _, example, fixture = code_blocks()
+    shared = example.replace("processing(index)", "processing(index, on=log)").replace("again() ->", "again(log: object) ->")
+    broken = shared.replace("raise Retry", "raise Reject").replace("import Delivery, Retry", "import Delivery, Reject")
+    broken = broken.replace(", after_ms=60_000", "")
+    for name, code in {"conftest": fixture, "test_own": example, "test_shared": shared, "test_broken": broken}.items():
+        (tmp_path / f"{name}.py").write_text(code)
+
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", *options, str(tmp_path)],
+        cwd=tmp_path, env=environment_with({"PYTHONPATH": str(ROOT)}), capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "test_broken.py::test_a_push_is_indexed" in done.stdout
+
+
+def test_the_page_has_everything_that_the_testing_kit_offers() -> None:
+    listed = re.findall(r"`(?:lake\.)?(\w+)", "".join(row.split("|")[1] for row in table_rows(PAGE, heading="Test", first="what")))
+    offered = [name for name in vars(testing.Lake) if not name.startswith("_") and name != "close"]
+
+    assert sorted(listed) == sorted([*offered, "runs", "processing", "log_server"])

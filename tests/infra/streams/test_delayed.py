@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
-from infra.streams.delayed import promote_due
+from infra.streams.delayed import bring_forward, count_waiting, promote_due
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.settle import RetryLater
@@ -93,3 +94,30 @@ async def test_due_retries_come_back_when_the_servers_memory_is_full(own_server:
     client.close()
     await stream.close()
     await pipeline.close()
+
+
+async def test_time_can_be_made_to_pass_for_what_waits(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:
+    reader = await reader_of(pipeline, keys)
+    await stream.append(an_event())
+    await settle_as(reader, pipeline, keys, (await read_one(reader), RetryLater(3_600_000, 1)))
+
+    await bring_forward(pipeline, keys=keys, by_ms=3_000_000)
+    assert (await promote_due(pipeline, keys=keys), await count_waiting(pipeline, keys=keys)) == (0, 1)
+    await bring_forward(pipeline, keys=keys, by_ms=600_000)
+    assert (await promote_due(pipeline, keys=keys), await count_waiting(pipeline, keys=keys)) == (1, 0)
+
+
+async def test_what_is_promoted_while_time_is_made_to_pass_is_not_put_back(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    for _ in range(40):
+        await stream.append(an_event(key="one shard"))
+    taken = await reader.read(budget=1000, block_ms=1000)
+    await settle_as(reader, pipeline, keys, *((lease, RetryLater(1000, 1)) for lease in taken))
+    make_due(client, keys.delayed(taken[0].shard))
+
+    await asyncio.gather(bring_forward(pipeline, keys=keys, by_ms=1), promote_due(pipeline, keys=keys))
+
+    assert await count_waiting(pipeline, keys=keys) == 0
+    assert client.xlen(keys.retry(taken[0].shard, "g")) == 40
