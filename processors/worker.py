@@ -95,13 +95,14 @@ class Worker:
         """The last act of a process that leaves: what made it leave has failed an attempt."""
         self._leases.charge_overstaying()
 
-    async def run(self, stop: asyncio.Event, *, leave: Leave) -> None:
+    async def run(self, stop: asyncio.Event, *, leave: Leave | None = None) -> None:
         """Works until `stop` is set, then drains; raises only what an operator must mend.
 
-        `leave` is called once, from a thread, when a processor overstays and only the end of this process can stop it.
+        `leave` is called once, from a thread, when a processor overstays and only the end of this process can stop it. Without it
+        the worker stops, which is all that a test can want.
         """
         drained = asyncio.Event()
-        self._leases.start(leave)
+        self._leases.start(leave or self._stopping(stop))
         async with asyncio.TaskGroup() as tasks:
             for loop in (
                 self._loop("settle", self._settler.settle_decided, until=drained),
@@ -127,6 +128,15 @@ class Worker:
         await asyncio.to_thread(self._leases.join)
         await self._reads.close()
         await self._acts.close()
+
+    def _stopping(self, stop: asyncio.Event) -> Leave:
+        loop = asyncio.get_running_loop()
+
+        def leave() -> None:
+            self.charge_overstaying()
+            loop.call_soon_threadsafe(stop.set)
+
+        return leave
 
     async def _drain(self, taking_in: list[asyncio.Task[None]]) -> None:
         with contextlib.suppress(TimeoutError):

@@ -226,10 +226,11 @@ def test_a_refused_request_is_logged_with_its_reason_and_without_its_content(rec
     assert "Everybody" not in written
 
 
-def test_operators_and_probes_are_answered(receiver: RunningReceiver) -> None:
-    def get(port: int, path: str) -> Answer:
-        return post(port, body=b"", headers={}, path=path, method="GET")
+def get(port: int, path: str) -> Answer:
+    return post(port, body=b"", headers={}, path=path, method="GET")
 
+
+def test_operators_and_probes_are_answered(receiver: RunningReceiver) -> None:
     post_push(receiver.port)
 
     assert get(receiver.port, "/healthz").status == 200

@@ -45,13 +45,8 @@ def working(log: LogSettings, home: Path) -> Starter:
         settings = GroupSettings(**{"block_ms": 50, "lease_ms": 1000, "retry_delays_ms": (0, 20, 40), **options})
         registry = Registry(getattr(function, ATTRIBUTE) for function in functions)
         worker = Worker("g", consumer=consumer, registry=registry, settings=settings, log=on_log, home=home, telemetry=telemetry)
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def leave() -> None:
-            worker.charge_overstaying()
-            loop.call_soon_threadsafe(stop.set)
-
-        task = asyncio.create_task(worker.run(stop, leave=leave))
+        stop = asyncio.Event()
+        task = asyncio.create_task(worker.run(stop))
         try:
             yield worker
         finally:
