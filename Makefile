@@ -1,11 +1,12 @@
 # Thin on purpose: the work is in infra/running/provision.py, the hooklake command and pytest.
 PYTHON ?= python3
 
-.PHONY: help setup up test
+.PHONY: help setup up test faults
 
 help:
 	@echo "make up      set up (once) and run everything until Ctrl-C"
 	@echo "make test    set up (once) and run all checks and tests"
+	@echo "make faults  run every fault at full size, with its control (ONLY=D5 for one)"
 	@echo "make setup   set up only"
 
 setup:
@@ -20,3 +21,6 @@ test: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/pytest -n 2 --dist loadgroup
+
+faults: setup
+	.venv/bin/python -m tests.faults $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))

@@ -15,6 +15,17 @@ from infra.settings import LogSettings
 _numbers = itertools.count()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full-size", action="store_true", help="Run fault tests as long and as large as `make faults` does.")
+    parser.addoption("--seed", type=int, default=1, help="What fault tests choose by.")
+
+
+@pytest.fixture
+def times(pytestconfig: pytest.Config) -> int:
+    """How much larger or more often than at its smallest a fault test does its thing."""
+    return 5 if pytestconfig.getoption("--full-size") else 1
+
+
 @pytest.fixture(scope="session")
 def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """The server that most tests share; a test that kills or fills its server starts its own."""

@@ -67,6 +67,7 @@ class Sender:
         raise AssertionError(f"{delivery} was not accepted within a minute")
 
 
+@pytest.mark.fault("B1", "D2", "E1")
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(900)
 def test_every_202_is_archived_once_whatever_is_killed(own_installation: Installation) -> None:

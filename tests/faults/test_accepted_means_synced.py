@@ -27,7 +27,13 @@ REAL, BROKEN = "ingest", "tests.faults.broken.receiver_answers_first"
 BODY = b'{"repository": {"full_name": "octo/hello"}}'
 
 
-@pytest.mark.parametrize(("module", "is_faithful"), [(REAL, True), (BROKEN, False)], ids=["real", "control"])
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A3")),
+        pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("A3")),
+    ],
+)
 def test_what_a_hanging_and_then_killed_log_never_confirmed_is_not_accepted(tmp_path: Path, module: str, is_faithful: bool) -> None:
     home, server = tmp_path / "home", EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
     initialise(home)

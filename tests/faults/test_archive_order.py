@@ -19,7 +19,13 @@ BROKEN = "tests.faults.broken.archive_moves_first"
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("module", "is_faithful"), [(REAL, True), (BROKEN, False)], ids=["real", "control"])
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("E1")),
+        pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("E1")),
+    ],
+)
 def test_an_archive_killed_before_its_commit_loses_nothing_unless_it_moves_first(tmp_path: Path, module: str, is_faithful: bool) -> None:
     server = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
     server.start()

@@ -26,7 +26,6 @@ from tests.infra.running.processes import command_environment, until
 from tests.processors.waiting import letters, unsettled
 
 REAL = "processors"
-NEIGHBOURS = 20
 # Neighbours note each of their runs in a file; the poison does what its event's type says.
 MODULE = """
 import asyncio, ctypes, os, signal, time
@@ -77,9 +76,10 @@ async def stubborn(event, delivery):
 KINDS = ("segfault", "exit", "kill", "loop", "thread", "stubborn")
 
 
+@pytest.mark.fault("D6")
 @pytest.mark.parametrize("kind", KINDS)
-def test_poison_ends_as_a_dead_letter_and_its_neighbours_are_not_charged(log: LogSettings, tmp_path: Path, kind: str) -> None:
-    poisoned = Poisoned(log, tmp_path, kind=kind)
+def test_poison_ends_as_a_dead_letter_and_its_neighbours_are_not_charged(log: LogSettings, tmp_path: Path, kind: str, times: int) -> None:
+    poisoned = Poisoned(log, tmp_path, kind=kind, neighbours=20 * times)
 
     with poisoned.worker(REAL):
         until(lambda: poisoned.is_over, what="the poison is a dead letter and nothing is left", within_s=120)
@@ -89,6 +89,7 @@ def test_poison_ends_as_a_dead_letter_and_its_neighbours_are_not_charged(log: Lo
     assert set(poisoned.runs) == {(event_id, 1) for event_id in poisoned.neighbours}
 
 
+@pytest.mark.control("D6")
 def test_without_isolation_neighbours_are_charged(log: LogSettings, tmp_path: Path) -> None:
     poisoned = Poisoned(log, tmp_path, kind="kill")
 
@@ -98,6 +99,7 @@ def test_without_isolation_neighbours_are_charged(log: LogSettings, tmp_path: Pa
     assert {attempt for _, attempt in poisoned.runs} != {1} or len(letters(log, poisoned.home)) > 1
 
 
+@pytest.mark.control("D6")
 def test_without_the_lease_thread_s_verdict_a_loop_runs_for_ever(log: LogSettings, tmp_path: Path) -> None:
     poisoned = Poisoned(log, tmp_path, kind="loop")
 
@@ -113,14 +115,14 @@ def test_without_the_lease_thread_s_verdict_a_loop_runs_for_ever(log: LogSetting
 class Poisoned:
     """A log with a poison event in the middle of others, and a worker to run them."""
 
-    def __init__(self, log: LogSettings, tmp_path: Path, *, kind: str) -> None:
+    def __init__(self, log: LogSettings, tmp_path: Path, *, kind: str, neighbours: int = 20) -> None:
         self.log, self.home, self.code = log, tmp_path / "home", tmp_path / "code"
         initialise(self.home)
         self.code.mkdir()
         (self.code / "poison_module.py").write_text(MODULE)
-        events = [an_event() for _ in range(NEIGHBOURS)]
+        events = [an_event() for _ in range(neighbours)]
         self.neighbours = [event.id for event in events]
-        events.insert(NEIGHBOURS // 2, an_event(event_type=f"poison.{kind}"))
+        events.insert(neighbours // 2, an_event(event_type=f"poison.{kind}"))
         asyncio.run(self._append(events))
 
     async def _append(self, events: list[StreamEvent]) -> None:

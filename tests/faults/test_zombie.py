@@ -40,7 +40,13 @@ async def act(event, delivery):
 """
 
 
-@pytest.mark.parametrize(("module", "is_fenced"), [(REAL, True), (BROKEN, False)], ids=["real", "control"])
+@pytest.mark.parametrize(
+    ("module", "is_fenced"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("D5")),
+        pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("D5")),
+    ],
+)
 def test_a_zombie_records_nothing(log: LogSettings, tmp_path: Path, module: str, is_fenced: bool) -> None:
     home, code = tmp_path / "home", tmp_path / "code"
     initialise(home)

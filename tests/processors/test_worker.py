@@ -206,6 +206,7 @@ async def test_an_event_whose_workers_die_again_and_again_becomes_a_dead_letter(
     assert letters(log, home)[0].reason == "its worker died while it was running, and its 4 attempts are used up"
 
 
+@pytest.mark.fault("D4")
 async def test_a_slow_processor_keeps_its_lease(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:
     runs: list[str] = []
     finish = asyncio.Event()

@@ -1,0 +1,53 @@
+"""Runs every fault row at full size with its control: `make faults [ONLY=D5] [SEED=7]`; writes `.hooklake/faults.json`."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import pytest
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.settings import home_directory
+from tests.faults.rows import ROWS, Outcome, RowsPlugin
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Only this row, such as D5.")] = "",
+    seed: Annotated[int, typer.Option(help="Repeats the choices of an earlier run; 0 takes a new one.")] = 0,
+) -> None:
+    """Runs every fault row with its control; exits with 1 when a row failed or a control stayed green."""
+    if only and only not in ROWS:
+        sys.exit(f"{only} is no fault row: use one of {', '.join(ROWS)}")
+    chosen_seed = seed or random.SystemRandom().randrange(1, 2**31)
+    rows = RowsPlugin(only=only, seed=chosen_seed)
+    code = pytest.main(["tests", "--full-size", f"--seed={chosen_seed}", "-q", "-p", "no:cacheprovider"], plugins=[rows])
+    outcomes = [rows.outcomes[row] for row in sorted(rows.outcomes)]
+    path = home_directory() / "faults.json"
+    write(outcomes, path=path)
+    show(outcomes, path=path)
+    sys.exit(0 if code == 0 and outcomes and all(outcome.passed and outcome.control_red is not False for outcome in outcomes) else 1)
+
+
+def write(outcomes: list[Outcome], *, path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps([outcome.as_dict() for outcome in outcomes], option=orjson.OPT_INDENT_2))
+
+
+def show(outcomes: list[Outcome], *, path: Path) -> None:
+    table = Table("row", "fault", "tests", "survived", "control")
+    for outcome in outcomes:
+        control = {True: "[green]red, as it must be[/]", False: "[red]green[/]", None: "none"}[outcome.control_red]
+        table.add_row(outcome.row, outcome.what, str(outcome.tests), "[green]yes[/]" if outcome.passed else "[red]no[/]", control)
+    console = Console()
+    console.print(table)
+    console.print(f"seed {outcomes[0].seed if outcomes else '-'}; written to {path}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

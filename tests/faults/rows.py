@@ -1,0 +1,85 @@
+"""Owns the fault rows: what each is called, and what a run of their tests says about them.
+
+A test that survives a fault is marked `@pytest.mark.fault("D5")`; the test that runs the same fault on a service without the
+protection, and asserts that it does harm there, is marked `@pytest.mark.control("D5")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field
+
+import pytest
+
+ROWS = {
+    "A3": "the log hangs and dies before it has confirmed an append",
+    "B1": "kill -9 of the log's server under load",
+    "D2": "kill -9 of a worker under load",
+    "D4": "a processor slower than its lease",
+    "D5": "a worker that hung for longer than its lease, and wakes up",
+    "D6": "a processor that crashes, exits, is killed, loops or overstays",
+    "E1": "kill -9 of the archive, between its steps and under load",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One row after a run; `control_red` is None for a row that has no control yet."""
+
+    row: str
+    what: str
+    seed: int
+    tests: int = 0
+    failed: list[str] = field(default_factory=list)
+    controls: int = 0
+    green_controls: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return self.tests > 0 and not self.failed
+
+    @property
+    def control_red(self) -> bool | None:
+        return not self.green_controls if self.controls else None
+
+    def as_dict(self) -> dict[str, object]:
+        facts = asdict(self)
+        return {"row": self.row, "seed": self.seed, "passed": self.passed, "control_red": self.control_red, **facts}
+
+
+class RowsPlugin:
+    """Collects outcomes by row while pytest runs; deselects every test of other rows, and every test of none."""
+
+    def __init__(self, *, only: str, seed: int) -> None:
+        self._only = only
+        self._seed = seed
+        self.outcomes: dict[str, Outcome] = {}
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        chosen = [item for item in items if any(self._only in ("", row) for row in rows_of(item, "fault") + rows_of(item, "control"))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "call" or report.failed:
+            self._note(item, has_passed=report.passed)
+        return report
+
+    def _note(self, item: pytest.Item, *, has_passed: bool) -> None:
+        for row in rows_of(item, "fault"):
+            outcome = self._outcome(row)
+            outcome.tests += 1
+            outcome.failed += [] if has_passed else [item.nodeid]
+        for row in rows_of(item, "control"):
+            outcome = self._outcome(row)
+            outcome.controls += 1
+            outcome.green_controls += [] if has_passed else [item.nodeid]
+
+    def _outcome(self, row: str) -> Outcome:
+        return self.outcomes.setdefault(row, Outcome(row, ROWS[row], self._seed))
+
+
+def rows_of(item: pytest.Item, marker: str) -> list[str]:
+    return [row for mark in item.iter_markers(marker) for row in mark.args]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tests.documents import ROOT
+from tests.faults.rows import ROWS, Outcome
+
+
+def marked_rows() -> dict[str, set[str]]:
+    """The rows that tests are marked with, by marker."""
+    found: dict[str, set[str]] = {"fault": set(), "control": set()}
+    for path in Path(ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value).endswith("mark"):
+                rows = found.get(node.func.attr)
+                if rows is not None:
+                    rows |= {str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)}
+    return found
+
+
+def test_every_row_has_a_test_and_every_mark_names_a_row() -> None:
+    marked = marked_rows()
+
+    assert marked["fault"] == set(ROWS)
+    assert marked["control"] <= set(ROWS)
+
+
+def test_a_row_passes_when_all_its_tests_did_and_its_control_is_red_when_they_say_so() -> None:
+    row = Outcome("D5", "a zombie", seed=7, tests=2, controls=1)
+    assert (row.as_dict()["passed"], row.as_dict()["control_red"]) == (True, True)
+
+    row.failed.append("test_zombie.py")
+    row.green_controls.append("test_control.py")
+    assert (row.passed, row.control_red) == (False, False)
+
+
+def test_a_row_without_a_control_says_so() -> None:
+    assert Outcome("B1", "a kill", seed=7, tests=1).control_red is None
+    assert not Outcome("B1", "a kill", seed=7).passed
