@@ -12,6 +12,7 @@ from infra.streams.leases import Place
 from infra.streams.pipelining import Pipeline
 from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
+from processors.fairness import FairQueue
 from processors.leases import Hand
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
@@ -34,7 +35,7 @@ class Intake:
         self._has_unheard = False
         # Whoever takes holds it until the lease is in the hand: otherwise the other loop would take the same delivery again.
         self._taking = asyncio.Lock()
-        self.waiting: asyncio.Queue[Lease] = asyncio.Queue()
+        self.waiting = FairQueue()
         self.is_reading = False
         """True after a read succeeded and until one fails: readiness means progress."""
         self.is_asking = False
@@ -84,7 +85,7 @@ class Intake:
     def _enqueue(self, found: list[Lease]) -> None:
         self._hand.take(found)
         for lease in found:
-            self.waiting.put_nowait(lease)
+            self.waiting.put(lease, kind=self._reader.kind_of(lease.stream))
 
     async def take_over(self, stop: asyncio.Event, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
         """What an earlier life of this worker left, then what silent consumers left; one at a time, each alone."""

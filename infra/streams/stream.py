@@ -7,8 +7,10 @@ same event again is harmless, since its delivery id is remembered in the same sc
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from infra.clock import Clock
 from infra.settings import LogSettings
+from infra.streams.budget import WEIGHTS, allot
 from infra.streams.connection import open_pipeline
 from infra.streams.entries import Fields, encode
 from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
@@ -26,6 +29,7 @@ from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
 SHORT_BLOCK_MS = 20
+RETRY = "retry"
 
 
 class EventStream:
@@ -171,9 +175,12 @@ class GroupReader:
     def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str) -> None:
         self._pipeline = pipeline
         self._turn = 0
+        self._hungry: set[str] = set()
         self.group = group
         self.consumer = consumer
+        self._streams = {kind: streams_of(kind, keys=keys, group=group) for kind in WEIGHTS}
         self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
+        self._kind_of_stream = {stream: kind for kind, streams in self._streams.items() for stream in streams}
 
     @property
     def streams(self) -> Sequence[str]:
@@ -182,25 +189,58 @@ class GroupReader:
     def shard_of(self, stream: str) -> int:
         return self._shard_of_stream[stream]
 
-    async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
-        """At most `budget` new entries; waits up to `block_ms` for the first. COUNT is per stream, hence the division.
+    def kind_of(self, stream: str) -> str:
+        """`urgent`, `default`, `low`, `overflow` or `retry`."""
+        return self._kind_of_stream[stream]
 
-        With a budget below the number of streams only some of them are read, other ones each time, and not waited for long.
-        """
-        streams, count = list(self._shard_of_stream), budget // len(self._shard_of_stream)
+    async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
+        """At most `budget` new entries, shared among the streams as `budget.py` says; waits up to `block_ms` for the first."""
+        found = await self._take_what_is_there(budget)
+        return found or await self._wait_for_something(budget, block_ms=block_ms)
+
+    async def _take_what_is_there(self, budget: int) -> list[Lease]:
+        self._turn += 1
+        per_stream = len(self._shard_of_stream) // len(WEIGHTS)
+        counts = allot(budget, hungry=self._hungry, streams_per_class=per_stream, turn=self._turn)
+        # Sent together: one way to the server and back, one fsync.
+        taken = await asyncio.gather(*(self._read(self._some(kind, most=budget), count=count) for kind, count in counts.items()))
+        for (kind, count), leases in zip(counts.items(), taken, strict=True):
+            # Filled on one of its streams: there may be more.
+            is_filled = any(amount >= count for amount in Counter(lease.stream for lease in leases).values())
+            (self._hungry.add if is_filled else self._hungry.discard)(kind)
+        return [lease for leases in taken for lease in leases]
+
+    def _some(self, kind: str, *, most: int) -> list[str]:
+        """The streams of a class; when there is room for fewer entries than streams, others each time."""
+        streams = self._streams[kind]
+        if most >= len(streams):
+            return streams
+        start = self._turn % len(streams)
+        return [*streams, *streams][start : start + most]
+
+    async def _wait_for_something(self, budget: int, *, block_ms: int) -> list[Lease]:
+        streams, count = self.streams, budget // len(self._shard_of_stream)
         if count == 0:
-            self._turn = (self._turn + budget) % len(streams)
-            streams, count = [*streams, *streams][self._turn : self._turn + budget], 1
+            start = self._turn * budget % len(streams)
+            streams, count = [*streams, *streams][start : start + budget], 1
             block_ms = min(block_ms, SHORT_BLOCK_MS)
+        return await self._read(streams, count=count, block_ms=block_ms)
+
+    async def _read(self, streams: Sequence[str], *, count: int, block_ms: int | None = None) -> list[Lease]:
+        waiting: list[str | int] = ["BLOCK", block_ms] if block_ms is not None else []
         reply = await self._pipeline.call(
-            "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, "BLOCK", block_ms,
-            "STREAMS", *streams, *[">"] * len(streams),
-        )  # fmt: skip
+            "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, *waiting, "STREAMS", *streams, *[">"] * len(streams)
+        )
         return [
             Lease(self._shard_of_stream[name.decode()], name.decode(), entry_id.decode(), 1, as_fields(fields))
             for name, entries in reply or []
             for entry_id, fields in entries
         ]
+
+
+def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
+    """The streams of one class over all shards."""
+    return [keys.retry(shard, group) if kind == RETRY else keys.events(shard, kind) for shard in keys.all_shards()]
 
 
 def group_streams(keys: Keys, *, shard: int, group: str) -> list[str]:

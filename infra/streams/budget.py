@@ -1,0 +1,44 @@
+"""Owns how one reading budget is shared among the streams of a group, and which waiting entry is next. Pure.
+
+COUNT is per stream, so a budget has to be divided before it is known where entries wait. Classes that filled their share
+the last time are hungry and share what the others leave, by weight: urgent gets most, and nobody gets nothing. When there
+is hardly room for anything, hungry classes take turns, as often as their weights say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+# How much more often an urgent entry is taken than a low one when both wait. A retry has waited once already.
+WEIGHTS: Mapping[str, int] = MappingProxyType({"urgent": 16, "retry": 8, "default": 8, "low": 2, "overflow": 1})
+
+
+def turns() -> list[str]:
+    """Every class as often as its weight says, spread out: the order in which hungry classes take turns."""
+    spread = [((index + 0.5) / weight, -weight, name) for name, weight in WEIGHTS.items() for index in range(weight)]
+    return [name for _, _, name in sorted(spread)]
+
+
+TURNS = turns()
+
+
+def allot(room: int, *, hungry: Collection[str], streams_per_class: int, turn: int) -> dict[str, int]:
+    """How many entries to ask each stream of a class for; together never more than `room`, which is at least one of each class.
+
+    A class that is not asked has no key.
+    """
+    every = len(WEIGHTS) * streams_per_class
+    if room < 2 * every:
+        name = _whose_turn(hungry or WEIGHTS, turn=turn)
+        return {name: max(1, room // streams_per_class)}
+    rest = room - every
+    total = sum(WEIGHTS[name] for name in hungry)
+    if not total:
+        return dict.fromkeys(WEIGHTS, room // every)
+    return {name: 1 + (rest * WEIGHTS[name] // total // streams_per_class if name in hungry else 0) for name in WEIGHTS}
+
+
+def _whose_turn(names: Collection[str], *, turn: int) -> str:
+    order = [name for name in TURNS if name in names]
+    return order[turn % len(order)]
