@@ -13,7 +13,7 @@ from processors.delivery import Delivery
 from processors.dispatch import attempt as run_attempt
 from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
-from processors.retry import RetryPolicy, attempt_number, describe
+from processors.retry import RetryPolicy, attempt_number, count_after, describe
 from processors.settings import GroupSettings
 from processors.settle import after_attempt, deadly, malformed, undecided
 from schemas.errors import MalformedEntry
@@ -52,12 +52,15 @@ class Attempts:
         policy = RetryPolicy(spec.max_attempts or self._settings.max_attempts, self._settings.retry_delays_ms)
         if number > policy.max_attempts:
             return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
-        self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, self._clock.monotonic() + spec.timeout_ms / 1000))
+        hold_count = count_after(number, retry_count=event.retry_count) if spec.key and event.key else None
+        deadline = self._clock.monotonic() + spec.timeout_ms / 1000
+        self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, deadline, hold_count))
         try:
             error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
         finally:
             self._hand.end(lease)
-        return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
 
     def _delivery(self, event: StreamEvent, *, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
         return Delivery(

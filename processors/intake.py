@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from infra.streams import groups, leases
 from infra.streams.keys import Keys
 from infra.streams.leases import Place
 from infra.streams.pipelining import Pipeline
+from infra.streams.settle import HoldBack, settle
 from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.fairness import FairQueue
+from processors.holding import Holding
 from processors.leases import Hand
+from processors.order import Lanes
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
 
@@ -22,7 +27,16 @@ class Intake:
     """Two loops of one worker: `read` fills the pool's queue, `take_over` runs what it claims alone."""
 
     def __init__(
-        self, acts: Pipeline, *, reader: GroupReader, keys: Keys, hand: Hand, settings: GroupSettings, telemetry: Telemetry
+        self,
+        acts: Pipeline,
+        *,
+        reader: GroupReader,
+        keys: Keys,
+        hand: Hand,
+        lanes: Lanes,
+        holding: Holding | None,
+        settings: GroupSettings,
+        telemetry: Telemetry,
     ) -> None:
         self._acts = acts
         self._reader = reader
@@ -35,6 +49,11 @@ class Intake:
         self._has_unheard = False
         # Whoever takes holds it until the lease is in the hand: otherwise the other loop would take the same delivery again.
         self._taking = asyncio.Lock()
+        self._lanes = lanes
+        self._holding = holding
+        self._timers: dict[int, tuple[asyncio.TimerHandle, Lease]] = {}
+        self._is_ending = False
+        hand.on_drop = self._make_way
         self.waiting = FairQueue()
         self.is_reading = False
         """True after a read succeeded and until one fails: readiness means progress."""
@@ -70,7 +89,10 @@ class Intake:
         if self._leftovers is None:
             # Noted before the first read: from then on this name also holds what this life takes.
             self._leftovers = deque(await leases.held_places(self._acts, reader=self._reader))
-        if self._has_unheard:
+        if self._has_unheard and self._holding is not None:
+            self._holding.adopt_again()
+            self._has_unheard = False
+        elif self._has_unheard:
             await self._take_unheard(besides=self._leftovers)
 
     async def _take_unheard(self, *, besides: deque[Place]) -> None:
@@ -85,7 +107,65 @@ class Intake:
     def _enqueue(self, found: list[Lease]) -> None:
         self._hand.take(found)
         for lease in found:
-            self.waiting.put(lease, kind=self._reader.kind_of(lease.stream))
+            if self._lanes.admit(lease):
+                self._line_up(lease)
+
+    def _line_up(self, lease: Lease) -> None:
+        self.waiting.put(lease, kind=self._reader.kind_of(lease.stream))
+
+    def _make_way(self, lease: Lease) -> None:
+        if (following := self._lanes.leave(lease)) is not None:
+            self._line_up(following)
+
+    async def hold_back(self, lease: Lease, settlement: HoldBack) -> None:
+        """Keeps a failed delivery in hand, at the head of its lane, until it is time to try it again."""
+        again = replace(lease, delivery_count=settlement.delivery_count)
+        if not await self._hand.replace(lease, by=again):
+            return
+        self._lanes.replace(lease, by=again)
+        timer = asyncio.get_running_loop().call_later(settlement.delay_ms / 1000, self._try_again, again)
+        self._timers[id(again)] = (timer, again)
+        if self._is_ending:
+            await self.let_go_of_held_back()
+
+    def _try_again(self, lease: Lease) -> None:
+        self._timers.pop(id(lease), None)
+        self._line_up(lease)
+
+    async def let_go_of_held_back(self) -> None:
+        """At the end: what waits for its next attempt, and what waits behind it, is left to the next holder of the shard."""
+        self._is_ending = True
+        while self._timers:
+            _, (timer, lease) = self._timers.popitem()
+            timer.cancel()
+            await self._give_back(lease)
+            await self._hand.drop(self._lanes.close(lease))
+
+    async def _give_back(self, lease: Lease) -> None:
+        """Whoever takes it over counts one more delivery, as if it had ended us. It did not."""
+        uncounted = HoldBack(0, delivery_count=lease.delivery_count - 1)
+        group, consumer = self._reader.group, self._reader.consumer
+        with contextlib.suppress(StreamUnavailable):  # Then it is charged one attempt too many.
+            await settle(self._acts, keys=self._keys, group=group, consumer=consumer, decisions=[(lease, uncounted)])
+
+    async def adopt(self, holding: Holding, *, stop: asyncio.Event, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
+        """In a group that keeps order: what is pending in shards that were just taken, one at a time, in the order of entries."""
+        while holding.to_adopt and not stop.is_set():
+            shard = holding.to_adopt[0]
+            for place in await leases.pending_places(self._acts, reader=self._reader, shard=shard):
+                if stop.is_set() or not holding.holds(shard):
+                    return
+                if not self._hand.holds_place(place):
+                    lease = await leases.adopt(self._acts, keys=self._keys, reader=self._reader, place=place)
+                    await self._run_adopted(lease, run_alone=run_alone)
+            holding.adopted(shard)
+
+    async def _run_adopted(self, lease: Lease | None, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
+        if lease is None:
+            return
+        self._hand.take([lease])
+        if self._lanes.admit(lease):
+            await run_alone(lease)
 
     async def take_over(self, stop: asyncio.Event, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
         """What an earlier life of this worker left, then what silent consumers left; one at a time, each alone."""

@@ -121,7 +121,9 @@ class LeaseThread:
     def _verdict(self, one: Running) -> Settlement:
         error = overstayed(one.processor, timeout_ms=one.timeout_ms)
         now_ms = self._clock.now_ms()
-        return after_attempt(error, processor=one.processor, attempt=one.attempt, policy=one.policy, now_ms=now_ms)
+        return after_attempt(
+            error, processor=one.processor, attempt=one.attempt, policy=one.policy, now_ms=now_ms, hold_count=one.hold_count
+        )
 
     def _drop(self, leases: list[Lease]) -> None:
         if leases and self._loop is not None and not self._loop.is_closed():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from infra.streams.stream import Lease
@@ -23,6 +23,8 @@ class Running:
     policy: RetryPolicy
     timeout_ms: int
     deadline: float
+    hold_count: int | None = None
+    """Set when a failure keeps its place in its lane: the delivery count it is then given."""
 
 
 class Hand:
@@ -35,6 +37,8 @@ class Hand:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
         self._running: dict[int, Running] = {}
+        self.on_drop: Callable[[Lease], None] = lambda _lease: None
+        """Called for each lease that leaves the hand."""
         self._changed = asyncio.Condition()
 
     @property
@@ -69,8 +73,18 @@ class Hand:
         for lease in leases:
             if self._held.get((lease.stream, lease.entry_id)) is lease:
                 del self._held[lease.stream, lease.entry_id]
+                self.on_drop(lease)
         async with self._changed:
             self._changed.notify_all()
+
+    async def replace(self, lease: Lease, *, by: Lease) -> bool:
+        """The same delivery under another count; false when it is no longer in hand."""
+        if not self.holds(lease):
+            return False
+        self._held[lease.stream, lease.entry_id] = by
+        async with self._changed:
+            self._changed.notify_all()
+        return True
 
     def holds_place(self, place: tuple[str, str]) -> bool:
         return place in self._held

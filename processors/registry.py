@@ -24,12 +24,17 @@ class ProcessorSpec:
     patterns: tuple[str, ...]
     max_attempts: int | None
     timeout_ms: int
+    key: bool = False
+    """Events of one key run one after the other, in the order of their stream."""
 
 
-def processor(*patterns: str, max_attempts: int | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Callable[[Function], Function]:
+def processor(
+    *patterns: str, max_attempts: int | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS, key: bool = False
+) -> Callable[[Function], Function]:
     """Marks a function as the processor of event types: exact (`github.push`) or by prefix (`github.*`, `*`).
 
-    Only attaches a spec; a worker that is told the module finds it there. Raises ConfigError for a pattern that is neither.
+    With `key` events of one key run one after the other, in their order, also over retries. Only attaches a spec; a worker that
+    is told the module finds it there. Raises ConfigError for a pattern that is neither.
     """
     if not patterns:
         raise ConfigError("@processor needs at least one pattern, such as `github.push` or `*`; without one no event would reach it")
@@ -39,7 +44,7 @@ def processor(*patterns: str, max_attempts: int | None = None, timeout_ms: int =
 
     def attach(function: Function) -> Function:
         name = f"{function.__module__}:{function.__qualname__}"
-        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms))
+        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key))
         return function
 
     return attach
@@ -62,6 +67,10 @@ class Registry:
     @property
     def specs(self) -> list[ProcessorSpec]:
         return list(dict.fromkeys(self._by_pattern.values()))
+
+    @property
+    def keeps_order(self) -> bool:
+        return any(spec.key for spec in self.specs)
 
     def match(self, event_type: str) -> ProcessorSpec | None:
         """Exact first, then the longest prefix; None when nobody wants the event."""

@@ -48,6 +48,11 @@ def attempt_number(*, retry_count: int, delivery_count: int) -> int:
     return retry_count + 1 + max(0, delivery_count - 2)
 
 
+def count_after(attempt: int, *, retry_count: int) -> int:
+    """The delivery count under which an entry that stays where it is has its next attempt; the reverse of `attempt_number`."""
+    return attempt - retry_count + 2
+
+
 def next_step(error: BaseException, *, attempt: int, policy: RetryPolicy) -> RetryIn | NoMore:
     if isinstance(error, Reject):
         return NoMore(storable(f"rejected: {error.reason}", most=ERROR_CHARACTERS))

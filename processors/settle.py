@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import traceback
 
-from infra.streams.settle import Ack, GiveUp, RetryLater, Settlement
+from infra.streams.settle import Ack, GiveUp, HoldBack, RetryLater, Settlement
 from processors.retry import RetryIn, RetryPolicy, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000
 
 
-def after_attempt(error: BaseException | None, *, processor: str, attempt: int, policy: RetryPolicy, now_ms: int) -> Settlement:
+def after_attempt(
+    error: BaseException | None, *, processor: str, attempt: int, policy: RetryPolicy, now_ms: int, hold_count: int | None = None
+) -> Settlement:
+    """With `hold_count` a retry stays where it is, counted as delivered so often, so that nothing of its key overtakes it."""
     if error is None:
         return Ack()
     step = next_step(error, attempt=attempt, policy=policy)
     if isinstance(step, RetryIn):
+        if hold_count is not None:
+            return HoldBack(step.delay_ms, delivery_count=hold_count)
         return RetryLater(step.delay_ms, retry_count=attempt)
     return GiveUp(
         processor=processor,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import GiveUp, Settlement, settle
+from infra.streams.settle import GiveUp, HoldBack, Settlement, settle
 from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.leases import Hand
@@ -19,12 +20,24 @@ IDLE_S = 0.1
 class Settler:
     """The decisions of one worker that are not yet carried out."""
 
-    def __init__(self, acts: Pipeline, *, keys: Keys, group: str, consumer: str, hand: Hand, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        acts: Pipeline,
+        *,
+        keys: Keys,
+        group: str,
+        consumer: str,
+        hand: Hand,
+        hold_back: Callable[[Lease, HoldBack], Awaitable[None]],
+        telemetry: Telemetry,
+    ) -> None:
+        """`hold_back` gets what was settled by staying where it is."""
         self._acts = acts
         self._keys = keys
         self._group = group
         self._consumer = consumer
         self._hand = hand
+        self._hold_back = hold_back
         self._telemetry = telemetry
         self._decided: asyncio.Queue[Decision] = asyncio.Queue()
 
@@ -54,8 +67,13 @@ class Settler:
             for lease, settlement in decisions:
                 self.put(lease, settlement=settlement)
             raise
+        lost_ids = {id(lease) for lease in lost}
+        for lease, settlement in decisions:
+            if isinstance(settlement, HoldBack) and id(lease) not in lost_ids:
+                await self._hold_back(lease, settlement)
+        # What is held back is in hand under another count by now, and stays.
         await self._hand.drop([lease for lease, _ in decisions])
-        self._report(decisions, lost={id(lease) for lease in lost})
+        self._report(decisions, lost=lost_ids)
 
     def _report(self, decisions: list[Decision], *, lost: set[int]) -> None:
         self._telemetry.consumed.add(len(decisions) - len(lost), {"group": self._group})

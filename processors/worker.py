@@ -20,22 +20,28 @@ from infra.settings import LogSettings
 from infra.streams import janitor
 from infra.streams.connection import open_pipeline
 from infra.streams.delayed import promote_due
+from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
 from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.attempts import Attempts
+from processors.holding import Holding
 from processors.intake import Intake
 from processors.lease_thread import LeaseThread, Leave
-from processors.leases import Hand
+from processors.leases import RENEWALS_PER_LEASE, Hand
+from processors.order import Lanes
 from processors.registry import Registry
 from processors.settings import GroupSettings
 from processors.settler import Settler
+from schemas.errors import StreamUnavailable
 
 PROMOTE_EVERY_MS = 100
 TRIM_EVERY_MS = 1000
 LAG_EVERY_MS = 2000
 TAKE_OVER_EVERY_MS = 500
+ADOPT_EVERY_MS = 20
+HOLD_EVERY_MS = 500
 TURN_EVERY_MS = 500
 TURNS_WITHIN_S = 5.0
 DRAIN_WITHIN_S = 20.0
@@ -65,9 +71,27 @@ class Worker:
         self._acts = open_pipeline(log, home=home)
         self._reader = GroupReader(self._reads, keys=self._keys, group=group, consumer=consumer)
         self.hand = Hand(settings.batch_size)
-        self._intake = Intake(self._acts, reader=self._reader, keys=self._keys, hand=self.hand, settings=settings, telemetry=telemetry)
+        self._holding = self._hold_shards(clock) if registry.keeps_order else None
+        self._intake = Intake(
+            self._acts,
+            reader=self._reader,
+            keys=self._keys,
+            hand=self.hand,
+            lanes=Lanes(registry),
+            holding=self._holding,
+            settings=settings,
+            telemetry=telemetry,
+        )
         self._attempts = Attempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
-        self._settler = Settler(self._acts, keys=self._keys, group=group, consumer=consumer, hand=self.hand, telemetry=telemetry)
+        self._settler = Settler(
+            self._acts,
+            keys=self._keys,
+            group=group,
+            consumer=consumer,
+            hand=self.hand,
+            hold_back=self._intake.hold_back,
+            telemetry=telemetry,
+        )
         self._leases = LeaseThread(
             self.hand,
             reader=self._reader,
@@ -80,6 +104,15 @@ class Worker:
         )
         self._clock = clock
         self._turned_at = clock.monotonic()
+
+    def _hold_shards(self, clock: Clock) -> Holding:
+        holds = ShardHolds(self._acts, keys=self._keys, group=self._reader.group, consumer=self._reader.consumer)
+        shards, ttl_ms = self._keys.shards, self._settings.lease_ms
+        return Holding(holds, reader=self._reader, hand=self.hand, shards=shards, ttl_ms=ttl_ms, clock=clock)
+
+    @property
+    def _take_over_every_ms(self) -> int:
+        return TAKE_OVER_EVERY_MS if self._holding is None else ADOPT_EVERY_MS
 
     @property
     def makes_progress(self) -> bool:
@@ -114,8 +147,11 @@ class Worker:
                 tasks.create_task(loop)
             taking_in = [
                 tasks.create_task(self._loop("read", lambda: self._intake.read(stop), until=stop)),
-                tasks.create_task(self._loop("take_over", lambda: self._take_over(stop), until=stop, every_ms=TAKE_OVER_EVERY_MS)),
+                tasks.create_task(self._loop("take_over", lambda: self._take_over(stop), until=stop, every_ms=self._take_over_every_ms)),
             ]
+            if self._holding is not None:
+                every_ms = self._settings.lease_ms // RENEWALS_PER_LEASE
+                tasks.create_task(self._loop("hold", self._holding.look, until=drained, every_ms=min(every_ms, HOLD_EVERY_MS)))
             pool = [tasks.create_task(self._run_waiting()) for _ in range(self._settings.concurrency)]
             try:
                 await stop.wait()
@@ -126,6 +162,9 @@ class Worker:
                 for task in (*taking_in, *pool):
                     task.cancel()
         await asyncio.to_thread(self._leases.join)
+        if self._holding is not None:
+            with contextlib.suppress(StreamUnavailable):  # Then the holds run out by themselves.
+                await self._holding.end()
         await self._reads.close()
         await self._acts.close()
 
@@ -142,6 +181,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_WITHIN_S):
                 await asyncio.wait(taking_in)
+                await self._intake.let_go_of_held_back()
                 await self.hand.wait_until_empty()
 
     async def _loop(self, name: str, step: Callable[[], Awaitable[None]], *, until: asyncio.Event, every_ms: int = 0) -> None:
@@ -152,11 +192,18 @@ class Worker:
         while True:
             lease = await self._intake.waiting.get()
             # A lease that was lost while it waited belongs to somebody else, who runs it.
-            if self.hand.holds(lease):
+            if not self.hand.holds(lease):
+                continue
+            if self._holding is not None and not self._holding.holds(lease.shard):
+                await self.hand.drop([lease])  # It stays pending, for whoever holds the shard.
+            else:
                 self._settler.put(lease, settlement=await self._attempts.decide(lease))
 
     async def _take_over(self, stop: asyncio.Event) -> None:
-        await self._intake.take_over(stop, run_alone=self._run_alone)
+        if self._holding is not None:
+            await self._intake.adopt(self._holding, stop=stop, run_alone=self._run_alone)
+        else:
+            await self._intake.take_over(stop, run_alone=self._run_alone)
 
     async def _run_alone(self, lease: Lease) -> None:
         """Until it is settled, so that an entry that kills its process has no company among those taken over."""

@@ -9,6 +9,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
     {n}:registry                               hash    number of shards, declared groups
+    {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
+    {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
 Fields of the ledger:
 
@@ -76,6 +78,12 @@ class Keys:
 
     def ledger(self, shard: int) -> str:
         return self._key(shard, "ledger")
+
+    def lease(self, shard: int, group: str) -> str:
+        return self._key(shard, f"lease:{group}")
+
+    def members(self, group: str) -> str:
+        return self._key(0, f"members:{group}")
 
     def registry(self, shard: int) -> str:
         return self._key(shard, "registry")

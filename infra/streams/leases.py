@@ -14,6 +14,7 @@ from infra.streams.connection import open_blocking
 from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by, lost_by_blocking
 from infra.streams.pipelining import Pipeline
+from infra.streams.positions import id_order
 from infra.streams.scripts import Argument
 from infra.streams.settle import Decision, settle_calls
 from infra.streams.stream import GroupReader, Lease, as_fields
@@ -45,6 +46,21 @@ async def take_unheard(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, p
     return await _claim(pipeline, keys=keys, reader=reader, stream=place[0], entry_id=place[1], how="uncounted")
 
 
+async def pending_places(pipeline: Pipeline, *, reader: GroupReader, shard: int) -> list[Place]:
+    """Where the group has anything pending in a shard, whoever holds it, in the order of entries."""
+    found: list[Place] = []
+    for stream in reader.streams:
+        if reader.shard_of(stream) == shard:
+            pending = await pipeline.call("XPENDING", stream, reader.group, "-", "+", 10_000)
+            found += [(stream, entry_id.decode()) for entry_id, *_ in pending]
+    return sorted(found, key=lambda place: id_order(place[1]))
+
+
+async def adopt(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, place: Place) -> Lease | None:
+    """A delivery of a shard that this consumer holds now, whoever had it."""
+    return await _claim(pipeline, keys=keys, reader=reader, stream=place[0], entry_id=place[1], how="adopted")
+
+
 async def claim_idle(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, lease_ms: int) -> Lease | None:
     """One delivery that nobody has renewed for a whole lease, or None."""
     for stream in reader.streams:
@@ -62,7 +78,7 @@ async def _claim(
     stream: str,
     entry_id: str = "",
     least_idle_ms: int = 0,
-    how: Literal["counted", "uncounted"] = "counted",
+    how: Literal["counted", "uncounted", "adopted"] = "counted",
 ) -> Lease | None:
     shard = reader.shard_of(stream)
     args: list[Argument] = [reader.group, reader.consumer, least_idle_ms, entry_id, how]

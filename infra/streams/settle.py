@@ -39,7 +39,18 @@ class GiveUp:
     dead_at_ms: int
 
 
-Settlement = Ack | RetryLater | GiveUp
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Keep it pending with this consumer, which tries it again after a while: what comes after it in its lane must wait.
+
+    `delivery_count` is what the log counts from now on, so that whoever takes it over knows how often it was tried.
+    """
+
+    delay_ms: int
+    delivery_count: int
+
+
+Settlement = Ack | RetryLater | HoldBack | GiveUp
 
 
 Decision = tuple[Lease, Settlement]
@@ -73,6 +84,8 @@ def _action(settlement: Settlement) -> tuple[str, str | bytes]:
             return "a", ""
         case RetryLater(delay_ms, retry_count):
             return "r", f"{delay_ms}:{retry_count}"
+        case HoldBack(_, delivery_count):
+            return "h", str(delivery_count)
         case GiveUp():
             return "d", orjson.dumps(
                 [

@@ -11,7 +11,7 @@ import asyncio
 import os
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,11 @@ class GroupReader:
         self._streams = {kind: streams_of(kind, keys=keys, group=group) for kind in WEIGHTS}
         self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
         self._kind_of_stream = {stream: kind for kind, streams in self._streams.items() for stream in streams}
+        self.read_shards: frozenset[int] = frozenset(keys.all_shards())
+
+    def read_only(self, shards: Iterable[int]) -> None:
+        """From now on new entries of these shards only."""
+        self.read_shards = frozenset(shards)
 
     @property
     def streams(self) -> Sequence[str]:
@@ -195,13 +200,15 @@ class GroupReader:
 
     async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
         """At most `budget` new entries, shared among the streams as `budget.py` says; waits up to `block_ms` for the first."""
+        if not self.read_shards:
+            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
+            return []
         found = await self._take_what_is_there(budget)
         return found or await self._wait_for_something(budget, block_ms=block_ms)
 
     async def _take_what_is_there(self, budget: int) -> list[Lease]:
         self._turn += 1
-        per_stream = len(self._shard_of_stream) // len(WEIGHTS)
-        counts = allot(budget, hungry=self._hungry, streams_per_class=per_stream, turn=self._turn)
+        counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn)
         # Sent together: one way to the server and back, one fsync.
         taken = await asyncio.gather(*(self._read(self._some(kind, most=budget), count=count) for kind, count in counts.items()))
         for (kind, count), leases in zip(counts.items(), taken, strict=True):
@@ -212,14 +219,18 @@ class GroupReader:
 
     def _some(self, kind: str, *, most: int) -> list[str]:
         """The streams of a class; when there is room for fewer entries than streams, others each time."""
-        streams = self._streams[kind]
+        streams = self._readable(self._streams[kind])
         if most >= len(streams):
             return streams
         start = self._turn % len(streams)
         return [*streams, *streams][start : start + most]
 
+    def _readable(self, streams: Iterable[str]) -> list[str]:
+        return [stream for stream in streams if self._shard_of_stream[stream] in self.read_shards]
+
     async def _wait_for_something(self, budget: int, *, block_ms: int) -> list[Lease]:
-        streams, count = self.streams, budget // len(self._shard_of_stream)
+        streams = self._readable(self.streams)
+        count = budget // len(streams)
         if count == 0:
             start = self._turn * budget % len(streams)
             streams, count = [*streams, *streams][start : start + budget], 1

@@ -19,6 +19,7 @@ ROWS = {
     "D5": "a worker that hung for longer than its lease, and wakes up",
     "D6": "a processor that crashes, exits, is killed, loops or overstays",
     "E1": "kill -9 of the archive, between its steps and under load",
+    "I9": "kill -9 of a worker of a group that keeps order per key",
 }
 
 

@@ -1,10 +1,11 @@
--- Takes one delivery over: a certain one that this consumer's name still holds, or any that its consumer left idle for
--- longer than a lease. One at a time, so that an entry that kills its process is found and its neighbours are not charged.
+-- Takes one delivery over: a certain one that this consumer's name still holds (or, when it holds the shard, anybody's), or any
+-- that its consumer left idle for longer than a lease. One at a time, so that an entry that kills its process is found and its neighbours are not charged.
 -- Entries that were trimmed beneath the group are counted as lost on the way.
 --
 -- KEYS  1 stream  2 ledger
 -- ARGV  1 group  2 consumer  3 least idle ms  4 entry id (of this consumer), or empty for any
---       5 'counted': this is one more delivery; 'uncounted': the reply to the first one never arrived, so it is still that one
+--       5 'counted': this is one more delivery; 'uncounted': the reply to the first one never arrived, so it is still that one;
+--         'adopted': counted, and whoever had it has lost the shard
 -- returns {} | {entry id, delivery count, fields and values}
 local group, consumer = ARGV[1], ARGV[2]
 
@@ -13,7 +14,7 @@ local function find()
         return redis.call('XPENDING', KEYS[1], group, 'IDLE', ARGV[3], '-', '+', 1)[1]
     end
     local found = redis.call('XPENDING', KEYS[1], group, ARGV[4], ARGV[4], 1)[1]
-    return found and found[2] == consumer and found
+    return found and (found[2] == consumer or ARGV[5] == 'adopted') and found
 end
 
 for _ = 1, 1000 do

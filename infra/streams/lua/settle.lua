@@ -5,7 +5,8 @@
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
 -- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
---       action a: nothing more; r: detail = '<delay ms>:<retry_count>'; d: detail = JSON list of fields and values
+--       action a: nothing more; r: detail = '<delay ms>:<retry_count>'; h: stays pending, detail = its delivery count from now on;
+--       d: detail = JSON list of fields and values
 -- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry)
 --         an error, with nothing done, when a detail cannot be parsed
 local group, consumer = ARGV[1], ARGV[2]
@@ -21,6 +22,8 @@ local function parsed(action, detail)
     elseif action == 'r' then
         local delay_ms, retry_count = string.match(detail, '^(%d+):(%d+)$')
         return delay_ms and {delay_ms = delay_ms, retry_count = retry_count}
+    elseif action == 'h' then
+        return string.match(detail, '^%d+$') and {delivery_count = detail}
     elseif action == 'd' then
         local is_json, parts = pcall(cjson.decode, detail)
         for _, part in ipairs(is_json and type(parts) == 'table' and parts or {false}) do
@@ -136,8 +139,14 @@ local results = {}
 for number, decided in ipairs(decisions) do
     local i = 4 * number - 1
     local id, count, action = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    if not owned(id, count) then
+    -- Held back already: the reply to an earlier call never arrived.
+    if action == 'h' and owned(id, decided.delivery_count) then
+        results[number] = 1
+    elseif not owned(id, count) then
         results[number] = 0
+    elseif action == 'h' then
+        redis.call('XCLAIM', KEYS[1], group, consumer, 0, id, 'RETRYCOUNT', decided.delivery_count, 'JUSTID')
+        results[number] = 1
     elseif action == 'a' then
         remove(id)
         results[number] = 1
