@@ -16,7 +16,8 @@ setup:
 up: setup
 	@exec .venv/bin/hooklake up
 
-test: setup
+test:
+	@$(PYTHON) -I infra/running/provision.py --for-tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy

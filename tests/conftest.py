@@ -11,6 +11,7 @@ import pytest
 
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
+from tests.contracts.servers import header_lines, server_kinds
 
 _numbers = itertools.count()
 
@@ -46,3 +47,12 @@ def home(tmp_path: Path) -> Path:
     path = tmp_path / "home"
     path.mkdir(mode=0o700)
     return path
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Which servers the contracts are held against, when they are among the tests of this run."""
+    folder = Path(__file__).parent / "contracts"
+    chosen = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in chosen):
+        return []
+    return header_lines(server_kinds())

@@ -1,6 +1,7 @@
 """Owns set-up: from a fresh clone to a virtual environment with locked packages, Java and the Delta jars.
 
-Runs before anything is installed, so it needs the standard library only: `python3 -I infra/running/provision.py`.
+Runs before anything is installed, so it needs the standard library only: `python3 -I infra/running/provision.py`; with
+`--for-tests` it also installs what nothing but a test uses.
 Doing it again costs milliseconds and needs no network, because a stamp in the environment says what it was made from.
 """
 
@@ -20,6 +21,10 @@ from pathlib import Path
 LEAST_PYTHON = (3, 11)
 NEWER_PYTHONS = ("python3.13", "python3.12", "python3.11")
 JAVA_PACKAGE = "openjdk-17-jre-headless"
+TEST_PROGRAMS = {"redis-tools": "redis-check-rdb"}
+"""Debian packages that only tests need, with a program of each. Debian keeps the program of its Redis server in
+`redis-tools`; the package `redis-server` adds a service, which would start on this machine."""
+FOR_TESTS = "--for-tests"
 STAMP = "hooklake-setup.json"
 
 
@@ -31,6 +36,8 @@ def main() -> None:
         # Two set-ups at once (`make up` beside `make test`) would install into each other's half-made environment.
         fcntl.flock(lock, fcntl.LOCK_EX)
         changed = set_up(root)
+        if FOR_TESTS in sys.argv[1:]:
+            install_test_programs()
     if changed:
         say(f"set up in {time.monotonic() - began:.0f} s")
 
@@ -136,6 +143,15 @@ def have_java(root: Path, *, venv: Path) -> bool:
     return False
 
 
+def install_test_programs() -> None:
+    """Without them the tests run all the same, and say what they could not be run against."""
+    for package, program in TEST_PROGRAMS.items():
+        if shutil.which(program) is None and not (apt_install(package) and shutil.which(program)):
+            say(
+                f"the Debian package {package} cannot be installed here, so the tests do without its {program}: install it to run them all."
+            )
+
+
 def have_jars(root: Path, *, venv: Path) -> bool:
     if runs(root, venv=venv, module="analytics.jars", show=True):
         return True
@@ -166,7 +182,7 @@ def use_new_enough_python() -> None:
     for name in NEWER_PYTHONS:
         found = shutil.which(name)
         if found:
-            os.execv(found, [found, "-I", __file__])
+            os.execv(found, [found, "-I", __file__, *sys.argv[1:]])
     sys.exit(f"hooklake needs Python 3.11 or newer, and this is {sys.version.split()[0]}: install a newer one, then try again.")
 
 

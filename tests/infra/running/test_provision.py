@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.running import provision
+from infra.settings import environment_with
 from tests.infra.running.processes import ROOT
 
 LOCK = (
@@ -30,9 +31,11 @@ def clone(tmp_path: Path) -> Path:
     return root
 
 
-def run(clone: Path) -> subprocess.CompletedProcess[str]:
+def run(clone: Path, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     script = clone / "infra" / "running" / "provision.py"
-    return subprocess.run([sys.executable, "-I", str(script)], capture_output=True, text=True, timeout=60, check=False)
+    environment = environment_with({"PATH": str(path)} if path is not None else {})
+    command = [sys.executable, "-I", str(script), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_it_needs_the_standard_library_only() -> None:
@@ -48,6 +51,31 @@ def test_doing_it_again_does_nothing_and_says_nothing(clone: Path) -> None:
     done = run(clone)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_only_tests_need_and_cannot_be_installed_is_one_sentence_and_no_failure(clone: Path, tmp_path: Path) -> None:
+    done = run(clone, "--for-tests", path=tmp_path)  # without apt-get
+
+    (sentence,) = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sentence.startswith("set-up: the Debian package redis-tools cannot be installed here, so the tests do without")
+
+
+def test_what_only_tests_need_is_not_installed_again(clone: Path, tmp_path: Path) -> None:
+    for program in provision.TEST_PROGRAMS.values():
+        (tmp_path / program).symlink_to(sys.executable)
+
+    done = run(clone, "--for-tests", path=tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("target", "for_tests"), [("test", True), ("up", False), ("setup", False)])
+def test_only_make_test_installs_what_only_tests_need(target: str, for_tests: bool) -> None:
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "infra/running/provision.py" in done.stdout
+    assert ("--for-tests" in done.stdout) == for_tests
 
 
 @pytest.mark.parametrize("changed", ["lock", "project", "root", "python", "java", "jars"])

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from infra.running.embedded import EmbeddedServer, free_port
-from infra.settings import LogSettings
-from infra.streams.connection import open_pipeline
-from infra.streams.keys import Keys
-from infra.streams.pipelining import Pipeline
-from infra.streams.stream import EventStream
-from tests.infra.streams.raw import open_raw
-
-
-@pytest.fixture
-def keys(log: LogSettings) -> Keys:
-    return Keys(log.prefix, log.shards)
-
-
-@pytest.fixture
-async def stream(log: LogSettings, home: Path) -> AsyncIterator[EventStream]:
-    opened = EventStream.open(log, home=home)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def pipeline(log: LogSettings, home: Path) -> AsyncIterator[Pipeline]:
-    opened = open_pipeline(log, home=home, wait_ms=1000)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def client(log: LogSettings, home: Path) -> Iterator[Any]:
-    opened = open_raw(log, home=home)
-    yield opened
-    opened.close()
+from tests.logs import client as client
+from tests.logs import keys as keys
+from tests.logs import own_log as own_log
+from tests.logs import pipeline as pipeline
+from tests.logs import stream as stream
 
 
 @pytest.fixture
@@ -50,8 +22,3 @@ def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
     server.start()
     yield server
     server.kill()
-
-
-@pytest.fixture
-def own_log(own_server: EmbeddedServer) -> LogSettings:
-    return LogSettings(url=own_server.url, timeout_ms=1000, shards=1)

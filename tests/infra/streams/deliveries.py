@@ -8,7 +8,8 @@ from infra.streams import groups
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.settle import GiveUp, Settlement, settle
-from infra.streams.stream import GroupReader, Lease
+from infra.streams.stream import EventStream, GroupReader, Lease
+from schemas.event import StreamEvent
 
 GIVE_UP = GiveUp(processor="p", reason="because", error="ValueError: x", traceback="tb", attempts=4, dead_at_ms=1_700_000_000_000)
 TOO_MANY = 4100
@@ -22,6 +23,26 @@ async def reader_of(pipeline: Pipeline, keys: Keys, *, consumer: str = "c1", gro
 
 async def settle_as(reader: GroupReader, pipeline: Pipeline, keys: Keys, *decisions: tuple[Lease, Settlement]) -> list[Lease]:
     return await settle(pipeline, keys=keys, group=reader.group, consumer=reader.consumer, decisions=decisions)
+
+
+async def give_up_all(reader: GroupReader, pipeline: Pipeline, keys: Keys) -> None:
+    while taken := await reader.read(budget=100, block_ms=50):
+        await settle_as(reader, pipeline, keys, *((lease, GIVE_UP) for lease in taken))
+
+
+async def give_up(stream: EventStream, pipeline: Pipeline, keys: Keys, *, events: list[StreamEvent]) -> None:
+    reader = await reader_of(pipeline, keys)
+    for event in events:
+        await stream.append(event)
+        await give_up_all(reader, pipeline, keys)
+
+
+async def read_all(reader: GroupReader) -> list[Lease]:
+    """Everything that waits; one read takes no more of a stream than its share."""
+    found: list[Lease] = []
+    while taken := await reader.read(budget=100, block_ms=50):
+        found += taken
+    return found
 
 
 async def read_one(reader: GroupReader) -> Lease:

@@ -7,8 +7,20 @@ from typing import Any
 
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
+from infra.streams.keys import Keys
 
 
 def open_raw(log: LogSettings, *, home: Path) -> Any:
     """Untyped on purpose: redis-py's types allow every reply of every protocol at once."""
     return open_blocking(log, home=home)
+
+
+def lives_of(client: Any, keys: Keys, *, lives: dict[str, int]) -> list[str]:
+    """Writes so many entries of each incarnation, a second apart; the last incarnation is the present one."""
+    ids: list[str] = []
+    for incarnation, entries in lives.items():
+        for number in range(1, entries + 1):
+            ids.append(f"{1000 * (len(ids) + 1)}-0")
+            client.xadd(keys.events(0, "default"), {"incarnation": incarnation, "sequence": number}, id=ids[-1])
+        client.hset(keys.ledger(0), mapping={"incarnation": incarnation, f"sequence:default:{incarnation}": entries})
+    return ids

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -37,22 +35,6 @@ async def test_an_error_reply_is_unavailable_and_the_connection_lives_on(pipelin
 
     assert await pipeline.call("PING") == b"PONG"
     assert pipeline.generation == 1
-
-
-async def test_a_hanging_server_is_given_up_and_found_again(own_server: EmbeddedServer, own_log: LogSettings, home: Path) -> None:
-    pipeline = open_pipeline(own_log.model_copy(update={"timeout_ms": 200}), home=home)
-    await pipeline.call("PING")
-    os.kill(own_server.pid, signal.SIGSTOP)
-
-    try:
-        with pytest.raises(StreamUnavailable, match=r"no reply within 0\.2 s"):
-            await pipeline.call("ECHO", "late")
-    finally:
-        os.kill(own_server.pid, signal.SIGCONT)
-
-    assert await _eventually_echo(pipeline, "fresh") == b"fresh"
-    assert pipeline.generation == 2
-    await pipeline.close()
 
 
 async def test_a_command_meant_for_a_lost_connection_is_not_sent_on_the_next(pipeline: Pipeline) -> None:
@@ -136,28 +118,3 @@ async def test_a_dial_that_is_given_up_leaves_no_connection_behind() -> None:
             await closed.wait()
 
     assert calling.cancelled()
-
-
-async def test_a_server_that_became_a_replica_is_left(own_server: EmbeddedServer, own_log: LogSettings, home: Path) -> None:
-    pipeline, operator = open_pipeline(own_log, home=home), open_pipeline(own_log, home=home)
-    await pipeline.call("SET", "a", "1")
-    await operator.call("REPLICAOF", "127.0.0.1", free_port())
-
-    with pytest.raises(StreamUnavailable, match="READONLY"):
-        await pipeline.run("note", keys=["ledger"], args=["rows:events", 1])
-    await operator.call("REPLICAOF", "NO", "ONE")
-
-    assert await pipeline.call("SET", "a", "2") == b"OK"
-    assert pipeline.generation == 2
-    await pipeline.close()
-    await operator.close()
-
-
-async def _eventually_echo(pipeline: Pipeline, text: str) -> bytes:
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                reply: bytes = await pipeline.call("ECHO", text)
-                return reply
-            except StreamUnavailable:
-                await asyncio.sleep(0.05)

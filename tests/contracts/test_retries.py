@@ -1,3 +1,5 @@
+"""A retry waits for the server's clock and comes back once, to its own group."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +15,7 @@ from infra.streams.pipelining import Pipeline
 from infra.streams.settle import RetryLater
 from infra.streams.stream import EventStream
 from tests.events import an_event
-from tests.infra.streams.deliveries import TOO_MANY, add_foreign, make_due, read_one, reader_of, settle_as
+from tests.infra.streams.deliveries import TOO_MANY, add_foreign, make_due, read_all, read_one, reader_of, settle_as
 from tests.infra.streams.raw import open_raw
 
 
@@ -29,6 +31,23 @@ async def test_a_delayed_retry_waits_for_the_servers_clock(stream: EventStream, 
 
     assert (await read_one(reader)).fields[b"retry_count"] == b"2"
     assert client.exists(keys.delayed(lease.shard), keys.delayed_bodies(lease.shard)) == 0
+
+
+async def test_what_is_due_comes_back_once_however_many_promote_it(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    for _ in range(5):
+        await stream.append(an_event(key="one shard"))
+    taken = await read_all(reader)
+    await settle_as(reader, pipeline, keys, *((lease, RetryLater(1000, 1)) for lease in taken))
+    make_due(client, keys.delayed(taken[0].shard))
+
+    moved = await asyncio.gather(*[promote_due(pipeline, keys=keys) for _ in range(10)])
+
+    assert sum(moved) == 5
+    again = await read_all(reader)
+    assert sorted(lease.fields[b"id"] for lease in again) == sorted(lease.fields[b"id"] for lease in taken)
 
 
 async def test_entries_of_two_streams_with_the_same_id_both_wait_and_both_come_back(pipeline: Pipeline, keys: Keys, client: Any) -> None:

@@ -1,3 +1,5 @@
+"""An event is on the log once, whole, under the next number; what the log lost may come again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -192,13 +194,6 @@ async def test_a_delivery_that_is_archived_and_trimmed_stays_a_duplicate(
 
     assert (again.duplicate, again.event_id) == (True, event.id)
     assert entries_of(client, keys) == []
-
-
-async def test_a_flush_of_the_scripts_is_survived(stream: EventStream, client: Any) -> None:
-    await stream.append(an_event())
-    client.script_flush()
-
-    assert not (await stream.append(an_event())).duplicate
 
 
 async def test_another_number_of_shards_is_refused(stream: EventStream, log: LogSettings, home: Path) -> None:

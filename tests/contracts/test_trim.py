@@ -1,3 +1,5 @@
+"""Nothing leaves the log before every group has settled it and the archive has committed it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

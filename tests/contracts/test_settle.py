@@ -1,3 +1,5 @@
+"""Only the consumer that holds a delivery, in the life that it was handed it in, can settle it; nothing is lost on the way."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,10 +1,15 @@
+"""How far behind a group is, exactly, or not at all."""
+
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
 from infra.streams.pipelining import Pipeline
+from infra.streams.ranges import ArchiveLog
 from infra.streams.settle import Ack
 from infra.streams.stream import EventStream
 from tests.events import an_event
@@ -25,6 +30,25 @@ async def test_lag_tells_what_was_not_handed_out_from_what_is_pending(stream: Ev
     assert (behind.undelivered, behind.pending, behind.unsettled) == (1, 1, 2)
     assert (behind.stream, behind.delivered_to) == (f"{in_hand.shard}:events:default", in_hand.entry_id)
     assert len(lags) == 5 * keys.shards
+
+
+async def test_lag_stays_exact_when_the_log_is_trimmed(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, log: LogSettings, home: Path
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    for _ in range(20):
+        await stream.append(an_event(key="one shard"))
+    taken = await reader.read(budget=8 * len(reader.streams), block_ms=1000)
+    await settle_as(reader, pipeline, keys, *((lease, Ack()) for lease in taken))
+    archive_log = ArchiveLog.open(log, home=home)
+    archive_log.move({end.stream: end.last for end in archive_log.ends()})
+
+    removed = archive_log.trim()
+    archive_log.close()
+
+    (behind,) = [lag for lag in await read_lag(pipeline, keys=keys, group="g") if lag.unsettled]
+    assert (len(taken), removed, behind.undelivered, behind.pending) == (8, 8, 12, 0)
+    assert {lag.undelivered for lag in await read_lag(pipeline, keys=keys, group="archive")} == {0}
 
 
 async def test_a_group_that_was_never_declared_has_no_lag(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:

@@ -1,0 +1,110 @@
+"""Owns a TCP proxy that harms what passes through it, in toxiproxy's words: `limit_data`, `reset_peer`, `latency`.
+
+Toxics apply to connections that are made after they were set; `heal` lets new ones pass unharmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+CHUNK_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Toxics:
+    """What is done to replies on their way from the server."""
+
+    limit_data: int | None = None
+    """Close the connection after so many bytes of replies, in the middle of a frame if need be."""
+    reset_peer: int | None = None
+    """The same, but with a RST instead of a FIN."""
+    latency_ms: int = 0
+    """Hold every chunk of replies back for so long."""
+
+    @property
+    def most_bytes(self) -> int | None:
+        return self.reset_peer if self.reset_peer is not None else self.limit_data
+
+
+@dataclass(slots=True)
+class Proxy:
+    """Between 127.0.0.1:`port` and 127.0.0.1:`upstream_port`."""
+
+    upstream_port: int
+    port: int = 0
+    toxics: Toxics = field(default_factory=Toxics)
+    replied_bytes: int = 0
+    """What has been let through from the server to clients, over all connections."""
+    _connections: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def harm(self, *, limit_data: int | None = None, reset_peer: int | None = None, latency_ms: int = 0) -> None:
+        self.toxics = Toxics(limit_data, reset_peer, latency_ms)
+
+    def heal(self) -> None:
+        self.toxics = Toxics()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Proxy]:
+        listening = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port = listening.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            listening.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # In a task of its own: asyncio complains when the one that it made for a connection is cancelled.
+        connection = asyncio.ensure_future(self._connect(reader, writer, toxics=self.toxics))
+        self._connections.add(connection)
+        with contextlib.suppress(asyncio.CancelledError):
+            await connection
+        self._connections.discard(connection)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        for side in (writer, to_server):
+            # Without it the kernel holds small frames back for 40 ms, which would look like a slow server.
+            side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        both = [asyncio.ensure_future(_pass(reader, to_server)), asyncio.ensure_future(self._harm(from_server, writer, toxics=toxics))]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for half in both:
+                half.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+            for side in (writer, to_server):
+                side.close()
+            with contextlib.suppress(OSError):
+                await asyncio.gather(writer.wait_closed(), to_server.wait_closed())
+
+    async def _harm(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
+        left = toxics.most_bytes
+        while data := await reader.read(CHUNK_BYTES):
+            await asyncio.sleep(toxics.latency_ms / 1000)
+            data = data if left is None else data[:left]
+            writer.write(data)
+            await writer.drain()
+            self.replied_bytes += len(data)
+            if left is not None:
+                left -= len(data)
+                if left == 0:
+                    break
+        if toxics.reset_peer is not None:
+            # Lingering for no time at all: closing then sends RST, not FIN.
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):  # the client may hang up at any time
+        while data := await reader.read(CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.faults.proxy import Proxy
+
+REPLY = b"0123456789" * 1000
+
+
+@asynccontextmanager
+async def replying() -> AsyncIterator[Proxy]:
+    """A proxy before a server that answers every connection with the same bytes and waits for its end."""
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(REPLY)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server, Proxy(server.sockets[0].getsockname()[1]).running() as proxy:
+        yield proxy
+
+
+async def read_all(proxy: Proxy, *, at_most: int = -1) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        async with asyncio.timeout(10):
+            return await (reader.read() if at_most < 0 else reader.readexactly(at_most))
+    finally:
+        writer.close()
+
+
+async def test_an_unharmed_reply_passes_whole() -> None:
+    async with replying() as proxy:
+        assert await read_all(proxy, at_most=len(REPLY)) == REPLY
+
+
+@pytest.mark.parametrize("limit", [0, 1, 4321])
+async def test_limit_data_lets_so_many_bytes_through_and_closes(limit: int) -> None:
+    async with replying() as proxy:
+        proxy.harm(limit_data=limit)
+        assert await read_all(proxy) == REPLY[:limit]
+
+        proxy.heal()
+        assert await read_all(proxy, at_most=len(REPLY)) == REPLY
+
+
+async def test_reset_peer_ends_with_a_reset() -> None:
+    async with replying() as proxy:
+        proxy.harm(reset_peer=5)
+
+        with pytest.raises(ConnectionResetError):
+            await read_all(proxy)
+
+
+async def test_latency_holds_replies_back() -> None:
+    async with replying() as proxy:
+        proxy.harm(latency_ms=200)
+        began = time.monotonic()
+
+        await read_all(proxy, at_most=len(REPLY))
+
+        assert time.monotonic() - began >= 0.2
