@@ -23,6 +23,7 @@ from schemas.errors import StreamUnavailable
 
 # A server that just refused us is not asked again at once: every waiting request would try for itself.
 REFUSED_FOR_S = 0.05
+REPLICA_SAYS = ("READONLY", "MASTERDOWN")
 
 
 class _Wire(asyncio.Protocol):
@@ -163,8 +164,9 @@ class Pipeline:
             raise StreamUnavailable("the connection to the log was lost before the command was sent")
         wire = self._wire
         reply = await wire.send(command)
-        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("READONLY"):
-            # After a failover the address leads to another server, and this connection to one that will never write again.
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(REPLICA_SAYS):
+            # After a failover the address leads to another server, and this connection to one that will never write again. If
+            # it does, it may lack entries that it had, so that its incarnation has to be asked anew.
             wire.discard("it leads to a replica now")
         return reply
 
