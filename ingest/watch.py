@@ -11,7 +11,7 @@ from pathlib import Path
 from infra.running.loops import BackOff, keep_running
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
-from infra.streams.probe import refuse_unfit
+from infra.streams.probe import refuse_unfit, why_outdated
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from schemas.errors import ConfigError, StreamUnavailable
@@ -50,10 +50,12 @@ class LogWatch:
         """Blocking; raises ConfigError when the server is unfit and StreamUnavailable when it does not answer."""
         client = open_blocking(self._log, home=self._home)
         try:
-            refuse_unfit(client, log=self._log)
+            facts = refuse_unfit(client, log=self._log)
         finally:
             client.close()
         self._is_fit = True
+        if reason := why_outdated(facts):
+            self._telemetry.log.warning("log server outdated", reason=reason)
 
     @asynccontextmanager
     async def running(self, *, on_unfit: Callable[[], None] = lambda: signal.raise_signal(signal.SIGTERM)) -> AsyncIterator[None]:

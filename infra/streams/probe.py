@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ from infra.streams.keys import Keys, why_other_shards
 from schemas.errors import ConfigError, StreamUnavailable
 
 OLDEST = (7, 0)
+DEFECT = "CVE-2025-49844"
+MENDED = {
+    "redis": ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
+    "valkey": ((7, 2, 11), (8, 0, 6), (8, 1, 4)),
+}
+"""By the server's name, the first version of each line in which a script can no longer reach freed memory and run code. Lines
+that are newer than all of these never had the defect; a line between them that is not listed was never mended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,26 @@ def look(client: redis.Redis) -> ServerFacts:
         eviction=str(info.get("maxmemory_policy", "")),
         role=str(info.get("role", "")),
     )
+
+
+def why_outdated(facts: ServerFacts) -> str:
+    """The serious defect that this version has, in one sentence, or an empty text. Pure.
+
+    No reason to refuse: distributions mend what they ship and keep the version.
+    """
+    version, mended = _numbers(facts.version), MENDED.get(facts.name, ())
+    in_line = [first for first in mended if first[:2] == version[:2]]
+    if not mended or version > mended[-1] or any(version >= first for first in in_line):
+        return ""
+    enough = min(first for first in mended if first > version)
+    return (
+        f"log.url: the server is {facts.name} {facts.version}, in which whoever may run scripts can take the server over ({DEFECT}); "
+        f"update it to {'.'.join(map(str, enough))} or later, unless its distributor says that the version it ships is mended"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _option(client: redis.Redis, *, name: str) -> str:

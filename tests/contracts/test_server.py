@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.settings import LogSettings, environment_with
+from infra.running.doctor import examine_log
+from infra.running.initialise import initialise
+from infra.settings import LogSettings, TelemetrySettings, environment_with, load_settings
 from infra.streams.probe import refuse_unfit
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.watch import LogWatch
 from tests.contracts.servers import Features, ServerKind, header_lines, server_kinds
 from tests.documents import ROOT
 from tests.infra.streams.raw import open_raw
@@ -75,3 +80,23 @@ def test_a_missing_server_fails_in_ci_and_is_skipped_elsewhere(ci: str, outcome:
 
     assert "contracts 2/2 Debian's Redis: missing here" in done.stdout
     assert f"{outcome} in " in done.stdout
+
+
+def test_a_server_that_says_an_old_version_is_warned_about_once_and_by_doctor(
+    log: LogSettings, home: Path, server_kind: ServerKind, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Debian mends what it ships without another version; who asks the server cannot tell."""
+    initialise(home)
+    file = home / "hooklake.yaml"
+    file.write_text(file.read_text().replace("url: embedded ", f"url: {log.url} "))
+    telemetry = Telemetry.start("test", TelemetrySettings(), home=home)
+    stream = EventStream.open(log, home=home)
+
+    LogWatch(log, home=home, stream=stream, telemetry=telemetry).look()
+    telemetry.shutdown()
+    warned = [line for line in capsys.readouterr().err.splitlines() if "CVE-2025-49844" in line]
+    findings = [finding for finding in examine_log(load_settings(home)) if finding.check == "log version"]
+
+    is_old = server_kind.version().startswith("7.0.")
+    assert len(warned) == len(findings) == (1 if is_old else 0)
+    assert {finding.state for finding in findings} <= {"warn"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.running import cli
 from infra.settings import LogSettings, TelemetrySettings
+from infra.streams.probe import DEFECT, MENDED
 from infra.telemetry import Telemetry
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 
@@ -62,3 +63,11 @@ def test_the_page_has_every_kind_of_key() -> None:
     rows = " ".join(table_rows(PAGE, heading="The log", first="key")).replace("\\|", "|")
     assert heads
     assert [head for head in heads if f"`{head}`" not in rows] == []
+
+
+def test_the_page_has_every_version_from_which_the_log_server_is_mended() -> None:
+    section = PAGE.read_text().split("## The log\n", 1)[1].split("\n## ", 1)[0]
+
+    versions = [".".join(map(str, version)) for of_server in MENDED.values() for version in of_server]
+    assert re.findall(r"\b\d+\.\d+\.\d+\b", section.partition("mended from")[2].partition("\n\n")[0]) == versions
+    assert DEFECT in section

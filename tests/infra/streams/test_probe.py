@@ -9,7 +9,7 @@ import pytest
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
-from infra.streams.probe import ServerFacts, refuse_unfit, why_unfit
+from infra.streams.probe import ServerFacts, refuse_unfit, why_outdated, why_unfit
 from infra.streams.stream import EventStream
 from schemas.errors import ConfigError
 from tests.events import an_event
@@ -38,6 +38,39 @@ def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
 )
 def test_an_unfit_server_is_refused_with_the_consequence(facts: ServerFacts, sentence: str) -> None:
     assert sentence in why_unfit(facts, log=LOG)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "enough"),
+    [
+        ("redis", "7.0.15", "7.2.11"),  # a line that was never mended
+        ("redis", "7.2.10", "7.2.11"),
+        ("redis", "7.4.5", "7.4.6"),
+        ("redis", "8.0.3", "8.0.4"),
+        ("redis", "8.2.1", "8.2.2"),
+        ("valkey", "7.2.10", "7.2.11"),
+        ("valkey", "8.0.5", "8.0.6"),
+        ("valkey", "8.1.3", "8.1.4"),
+    ],
+)
+def test_a_version_with_a_serious_defect_is_warned_about_with_the_version_to_have(name: str, version: str, enough: str) -> None:
+    sentence = why_outdated(replace(FIT, name=name, version=version))
+
+    assert f"the server is {name} {version}," in sentence
+    assert f"CVE-2025-49844); update it to {enough} or later" in sentence
+    assert why_unfit(replace(FIT, name=name, version=version), log=LOG) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("redis", "7.2.11"), ("redis", "7.4.6"), ("redis", "8.0.4"), ("redis", "8.2.2"), ("redis", "8.2.10"), ("redis", "8.4.0"),
+        ("valkey", "7.2.11"), ("valkey", "8.0.6"), ("valkey", "8.1.4"), ("valkey", "9.0.0"), ("valkey", "9.1.2"),
+        ("dragonfly", "1.0.0"),
+    ],
+)  # fmt: skip
+def test_a_mended_or_unknown_server_is_not_warned_about(name: str, version: str) -> None:
+    assert why_outdated(replace(FIT, name=name, version=version)) == ""
 
 
 def test_relaxed_durability_accepts_a_server_that_may_lose_a_second() -> None:
