@@ -6,7 +6,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:retry:<group>                          stream  entries that the group tries again; nobody else reads it
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
-    {n}:seen:<period>:<bucket>                 hash    delivery ids of one period
+    {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
     {n}:registry                               hash    number of shards, declared groups
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
@@ -16,6 +16,7 @@ Fields of the ledger:
 
     replication_id, incarnation                whom the numbers below belong to
     sequence:<stream>:<incarnation>            the last number given
+    seen_depths                                how many generations of children the buckets of a period have
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
     dead:<group>, lost:<group>                 dead letters written; deliveries whose entry was trimmed beneath the group

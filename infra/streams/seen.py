@@ -1,8 +1,10 @@
 """Owns duplicate suppression's names: which marker stands for a delivery, and in which buckets it is looked for. Pure.
 
-Markers live in hashes small enough to stay packed, one set of buckets per period. A period is a quarter of the window;
-this period and the four before it are looked at, so that a delivery id is remembered for at least the window and at most
-five quarters of it. The period to come is looked at too: another receiver's clock may be ahead, or ours was set back.
+Markers live in hashes small enough to stay packed, one set of buckets per period. A bucket that is full gets four children,
+which `append.lua` finds by the marker's further bytes, so that every bucket stays packed however many events a period has.
+A period is a quarter of the window; this period and the four before it
+are looked at, so that a delivery id is remembered for at least the window and at most five quarters of it. The period to
+come is looked at too: another receiver's clock may be ahead, or ours was set back.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from infra.streams.keys import Keys
 from schemas.event import StreamEvent
 
 BUCKETS = 4096
+MARKER_BYTES = 12
 PERIODS_IN_WINDOW = 4
 HOUR_MS = 3_600_000
 
 
 def marker_of(event: StreamEvent) -> bytes:
-    """Sixteen bytes that stand for (tenant, source, delivery id); an event without a delivery id stands for itself."""
+    """Twelve bytes that stand for (tenant, source, delivery id); an event without a delivery id stands for itself.
+
+    Two deliveries with one marker would still need one body to pass for one: the record has eight bytes of its digest.
+    """
     parts = (event.tenant_id, event.source, event.delivery_id or event.id)
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=MARKER_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class SeenWindow:
         return (self.window_ms + self.period_ms) // 1000
 
     def keys(self, keys: Keys, *, shard: int, marker: bytes, now_ms: int) -> list[str]:
-        """The buckets that may hold the marker, the one to write first."""
+        """The buckets that may hold the marker, or have a child that does; the one to write first."""
         newest = now_ms // self.period_ms
         bucket = int.from_bytes(marker[:4]) % BUCKETS
         periods = [newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))]

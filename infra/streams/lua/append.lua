@@ -1,21 +1,24 @@
 -- Appends one event, once: looks in `seen`, takes the next number, adds the entry, remembers, counts.
 -- XADD is the first of all writes, so that an error or a full memory leaves nothing behind.
 --
--- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets, the one to write first
--- ARGV  1 incarnation  2 which of the streams (1-4)  3 marker (16 bytes)  4 body digest (8 bytes)
+-- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets, the one to write first; their
+--       children are named after them, so they have the same hash tag
+-- ARGV  1 incarnation  2 which of the streams (1-4)  3 marker (12 bytes)  4 body digest (8 bytes)
 --       5 event id (16 bytes)  6 <tenant>:<source>  7 seconds to remember  8 recheck (0 or 1)  9.. fields and values
 -- returns {'appended', event id, stream, incarnation, entry id, number, conflict (0 or 1)}
 --         {'duplicate', first event id, stream, incarnation, entry id, 0, 0}
 --         {'incarnation', the ledger's}   the caller begins again
 --
 -- A record in `seen`: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text.
--- The first body of a delivery id is found under its marker, any other body under marker and digest.
+-- The first body of a delivery id is found under its marker, any other body under marker and digest. A bucket that is full
+-- is never moved: what comes later goes to one of its four children, chosen by the marker's bytes after the fourth.
 local names = {'urgent', 'default', 'low', 'overflow'}
 local incarnation, index, marker, digest = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ledger = KEYS[5]
 
-if redis.call('HGET', ledger, 'incarnation') ~= incarnation then
-    return {'incarnation', redis.call('HGET', ledger, 'incarnation') or ''}
+local known = redis.call('HMGET', ledger, 'incarnation', 'seen_depths')
+if known[1] ~= incarnation then
+    return {'incarnation', known[1] or ''}
 end
 
 local function at_or_below(id, mark)
@@ -47,17 +50,61 @@ local function is_kept(record)
     return mark and at_or_below(id, mark)
 end
 
--- The record of a kept entry, or nil; and whether there is a record at all.
+-- So many records fill 8 KiB, a size in which allocators hand out memory: a few more would cost 10 KiB. Beyond 512 fields
+-- (`hash-max-listpack-entries`) the server unpacks a hash, and an event would cost up to twice as much.
+local most_in_a_bucket, deepest = 120, 8
+
+local function period_of(bucket)
+    return string.match(bucket, ':seen:(%d+):')
+end
+
+-- How many generations of children a period has; `seen_depths` is '|<period>=<depth>|...', and missing while none has any.
+local function depth_of(bucket)
+    return known[2] and tonumber(string.match(known[2], '|' .. period_of(bucket) .. '=(%d+)')) or 0
+end
+
+-- The bucket that follows one of generation `depth` on the way of this marker.
+local function child_of(bucket, depth)
+    return bucket .. (depth == 0 and '.' or '') .. string.byte(marker, 5 + depth) % 4
+end
+
+-- The record of a kept entry, or nil; whether there is a record at all; and the bucket of the newest period that has one. A
+-- record that is no longer believed is written over: were it left, it might be believed again when the archived mark rises.
 local function find(field)
-    local is_known = false
+    local is_known, stale = false, nil
     for i = 6, #KEYS do
-        local record = redis.call('HGET', KEYS[i], field)
-        is_known = is_known or record
-        if record and is_kept(record) then
-            return record, true
+        local bucket = KEYS[i]
+        for depth = 0, depth_of(bucket) do
+            local record = redis.call('HGET', bucket, field)
+            is_known = is_known or record
+            if record and is_kept(record) then
+                return record, true
+            end
+            if record and i == 6 then
+                stale = stale or bucket
+            end
+            bucket = child_of(bucket, depth)
         end
     end
-    return nil, is_known
+    return nil, is_known, stale
+end
+
+local function note_depth(depth)
+    local depths = '|' .. period_of(KEYS[6]) .. '=' .. depth .. '|'
+    for i = 7, #KEYS do  -- the others fall out of the window
+        local of_other = depth_of(KEYS[i])
+        depths = of_other > 0 and depths .. period_of(KEYS[i]) .. '=' .. of_other .. '|' or depths
+    end
+    redis.call('HSET', ledger, 'seen_depths', depths)
+end
+
+-- The first bucket on the marker's way that is not full, and its generation.
+local function free_bucket()
+    local bucket, depth = KEYS[6], 0
+    while depth < deepest and redis.call('HLEN', bucket) >= most_in_a_bucket do
+        bucket, depth = child_of(bucket, depth), depth + 1
+    end
+    return bucket, depth
 end
 
 local function duplicate_of(record)
@@ -66,19 +113,25 @@ local function duplicate_of(record)
 end
 
 local field, conflict = marker, 0
-local first, is_known = find(marker)
+local first, is_known, stale = find(marker)
 if first and string.sub(first, 17, 24) == digest then
     return duplicate_of(first)
 end
 -- The entry of the first body may be lost while that of another one is kept.
-local same_body = is_known and find(marker .. digest)
-if same_body then
-    return duplicate_of(same_body)
-end
-if first then
-    field, conflict = marker .. digest, 1
+if is_known then
+    local same_body, _, stale_body = find(marker .. digest)
+    if same_body then
+        return duplicate_of(same_body)
+    end
+    if first then
+        field, conflict, stale = marker .. digest, 1, stale_body
+    end
 end
 
+local place, depth = stale, 0
+if not place then
+    place, depth = free_bucket()
+end
 local sequence_field = 'sequence:' .. names[index] .. ':' .. incarnation
 local number = (tonumber(redis.call('HGET', ledger, sequence_field)) or 0) + 1
 local number_text = string.format('%.0f', number)
@@ -91,8 +144,11 @@ for _, part in ipairs({'incarnation', incarnation, 'sequence', number_text, 'rec
 end
 local entry_id = redis.call(unpack(entry))
 redis.call('HSET', ledger, sequence_field, number_text)
-redis.call('HSET', KEYS[6], field, ARGV[5] .. digest .. index .. incarnation .. entry_id)
-redis.call('EXPIRE', KEYS[6], ARGV[7], 'NX')
+if depth > depth_of(KEYS[6]) then
+    note_depth(depth)
+end
+redis.call('HSET', place, field, ARGV[5] .. digest .. index .. incarnation .. entry_id)
+redis.call('EXPIRE', place, ARGV[7], 'NX')
 redis.call('HINCRBY', ledger, 'accepted:' .. ARGV[6], 1)
 if conflict == 1 then
     redis.call('HINCRBY', ledger, 'conflicts:' .. ARGV[6], 1)

@@ -1,0 +1,158 @@
+"""A delivery id is remembered compactly, and found again however many others are."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clock import Clock
+from infra.settings import LogSettings
+from infra.streams.keys import Keys
+from infra.streams.positions import Position, StreamName
+from infra.streams.ranges import ArchiveLog
+from infra.streams.scripts import script
+from infra.streams.seen import MARKER_BYTES, SeenWindow, marker_of
+from infra.streams.stream import EventStream
+from schemas.event import StreamEvent
+from tests.events import an_event
+from tests.infra.streams.raw import open_raw
+
+MOST_BYTES = 80
+WINDOW = SeenWindow.parse("80h")
+NOW_MS = 1_700_000_000_000
+
+
+def buckets_of(event: StreamEvent, keys: Keys) -> list[str]:
+    """Where the event is remembered: in the first of these that is not full."""
+    marker = marker_of(event)
+    (root, *_) = WINDOW.keys(keys, shard=keys.shard_of(event), marker=marker, now_ms=NOW_MS)
+    one, two = marker[4] % 4, marker[5] % 4
+    return [root, f"{root}.{one}", f"{root}.{one}{two}"]
+
+
+def fill(client: Any, buckets: list[str]) -> None:
+    for bucket in buckets:
+        client.hset(bucket, mapping={f"marker {n}": "record" for n in range(120 - client.hlen(bucket))})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(wall_ns=lambda: NOW_MS * 1_000_000)
+
+
+@pytest.mark.parametrize("full", [0, 1, 2])
+async def test_a_delivery_is_found_behind_full_buckets(
+    log: LogSettings, home: Path, clock: Clock, client: Any, keys: Keys, full: int
+) -> None:
+    stream = EventStream.open(log, home=home, clock=clock)
+    first, other = an_event(delivery_id="d1"), an_event(delivery_id="d1", payload=b"another body")
+    fill(client, buckets_of(first, keys)[:full])
+
+    receipts = [await stream.append(event) for event in (first, other, first, other)]
+
+    await stream.close()
+    assert [(receipt.duplicate, receipt.conflict) for receipt in receipts] == [(False, False), (False, True), (True, False), (True, False)]
+    bucket = buckets_of(first, keys)[full]
+    assert client.hlen(bucket) == 2
+    assert WINDOW.ttl_s - 60 <= client.ttl(bucket) <= WINDOW.ttl_s
+
+
+async def test_a_delivery_is_found_in_a_bucket_that_became_full_since(
+    log: LogSettings, home: Path, clock: Clock, client: Any, keys: Keys
+) -> None:
+    stream = EventStream.open(log, home=home, clock=clock)
+    event = an_event(delivery_id="d1")
+    await stream.append(event)
+    fill(client, buckets_of(event, keys)[:2])
+
+    again = await stream.append(event)
+
+    await stream.close()
+    assert again.duplicate
+
+
+async def test_a_delivery_behind_a_full_bucket_is_found_when_later_periods_have_full_ones_too(
+    log: LogSettings, home: Path, client: Any, keys: Keys
+) -> None:
+    event, receipts = an_event(delivery_id="d1"), []
+    shard, marker = keys.shard_of(event), marker_of(event)
+    for age in range(4):
+        now_ms = NOW_MS + age * WINDOW.period_ms
+        fill(client, WINDOW.keys(keys, shard=shard, marker=marker, now_ms=now_ms)[:1])
+        stream = EventStream.open(log, home=home, clock=Clock(wall_ns=lambda now_ms=now_ms: now_ms * 1_000_000))  # type: ignore[misc]
+        receipts += [await stream.append(event), await stream.append(an_event(delivery_id="d1", payload=f"{age}".encode()))]
+        await stream.close()
+
+    assert [receipt.duplicate for receipt in receipts] == [False, False, True, False, True, False, True, False]
+    assert {receipt.event_id for receipt in receipts[::2]} == {event.id}
+
+
+async def test_a_record_whose_entry_was_lost_is_not_believed_again_when_the_archive_passes_its_place(
+    log: LogSettings, home: Path, clock: Clock, client: Any, keys: Keys
+) -> None:
+    stream = EventStream.open(log, home=home, clock=clock)
+    lost, kept = an_event(delivery_id="d1"), an_event(delivery_id="d1")
+    first = await stream.append(lost)
+    fill(client, buckets_of(lost, keys)[:1])
+    shard = keys.shard_of(lost)
+    client.xdel(keys.events(shard, "default"), first.entry_id)
+
+    second = await stream.append(kept)
+    archive_log = ArchiveLog.open(log, home=home)
+    archive_log.move({StreamName(shard, "default"): Position(second.incarnation, second.entry_id, second.sequence)})
+    archive_log.close()
+    third = await stream.append(kept)
+
+    await stream.close()
+    assert (second.duplicate, third.duplicate, third.event_id) == (False, True, kept.id)
+
+
+SAMPLED = 256
+"""So many of the 4096 buckets are filled, as if the shard had sixteen times the events."""
+
+
+def append_many(client: Any, keys: Keys, *, numbers: range) -> None:
+    """Through the real script, with entries as small as can be: only `seen` is measured."""
+    sha = client.script_load(script("append").text)
+    calls = client.pipeline(transaction=False)
+    for number in numbers:
+        spread = hashlib.blake2b(str(number).encode(), digest_size=MARKER_BYTES).digest()
+        marker = (int.from_bytes(spread[:4]) % SAMPLED).to_bytes(4) + spread[4:]
+        at = [*keys.event_streams(0), keys.ledger(0), *WINDOW.keys(keys, shard=0, marker=marker, now_ms=NOW_MS)]
+        event_id, digest = marker + b"uuid", marker[:8]
+        calls.evalsha(sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, "x", "y")
+    assert {reply[0] for reply in calls.execute()} == {b"appended"}
+
+
+def measured(client: Any, keys: Keys) -> tuple[int, set[bytes]]:
+    """The bytes of all buckets as the server counts them, with their keys; and how they are encoded."""
+    buckets = list(client.scan_iter(match=f"{keys.prefix}*:seen:*", count=1000))
+    looks = client.pipeline(transaction=False)
+    for bucket in buckets:
+        looks.memory_usage(bucket, samples=0)
+        looks.object("ENCODING", bucket)
+    replies = looks.execute()
+    return sum(replies[::2]), set(replies[1::2])
+
+
+def test_an_event_is_remembered_in_at_most_80_bytes(own_log: LogSettings, home: Path) -> None:
+    client, keys = open_raw(own_log.model_copy(update={"timeout_ms": 60_000}), home=home), Keys(own_log.prefix, 1)
+    client.config_set("appendfsync", "no")
+    client.hset(keys.ledger(0), "incarnation", "abcd0123")
+
+    # Times sixteen, per shard and period: a quiet log; 5 million events in the window of four shards; the moment when all
+    # buckets are full and their children nearly empty; and more than a hash could keep packed.
+    events = 0
+    for scale in (5_000, 20_000, 36_000, 150_000):
+        for start in range(events, scale, 1000):
+            append_many(client, keys, numbers=range(start, start + 1000))
+            client.xtrim(keys.events(0, "default"), maxlen=0, approximate=False)
+        events = scale
+
+        bucket_bytes, encodings = measured(client, keys)
+        assert bucket_bytes / events <= MOST_BYTES
+        assert encodings == {b"listpack"}
+    client.close()
