@@ -1,13 +1,14 @@
 # Thin on purpose: the work is in infra/running/provision.py, the hooklake command and pytest.
 PYTHON ?= python3
 
-.PHONY: help setup up test faults
+.PHONY: help setup up test faults bench
 
 help:
 	@echo "make up      set up (once) and run everything until Ctrl-C"
 	@echo "make test    set up (once) and run all checks and tests"
 	@echo "make faults  run every fault at full size, with its control (ONLY=D5 for one)"
 	@echo "make setup   set up only"
+	@echo "make bench   measure beside other task queues [ONLY=processing] [REPETITIONS=3] [SCALE=1] [ENTRIES=200000]"
 
 setup:
 	@$(PYTHON) -I infra/running/provision.py
@@ -25,3 +26,7 @@ test:
 
 faults: setup
 	.venv/bin/python -m tests.faults $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+bench: setup
+	@.venv/bin/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(REPETITIONS),--repetitions $(REPETITIONS)) \
+		$(if $(SCALE),--scale $(SCALE)) $(if $(ENTRIES),--entries $(ENTRIES))

@@ -1,0 +1,38 @@
+"""Owns putting events on streams quickly: in their wire form, by plain XADD, since appending is not what is measured here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import redis
+
+from infra.streams.entries import LOG_FIELDS, encode
+from infra.streams.scripts import Argument
+from tests.events import an_event
+
+BODY_BYTES = 1800
+AT_ONCE = 1000
+
+
+def a_body() -> bytes:
+    """JSON of the size that all contenders get."""
+    return b'{"ref": "' + b"x" * (BODY_BYTES - 11) + b'"}'
+
+
+def wire_forms(count: int) -> Iterator[list[Argument]]:
+    """Fields and values of `count` different events, as a receiver's append would leave them."""
+    for number in range(1, count + 1):
+        values: tuple[Argument, ...] = ("0" * 8, number, 0, 0)
+        log_fields = itertools.chain.from_iterable(zip(LOG_FIELDS, values, strict=True))
+        yield [*encode(an_event(payload=a_body())), *log_fields]
+
+
+def add_entries(client: redis.Redis, *, streams: Sequence[str], count: int) -> None:
+    """Spreads `count` events over the streams in turn."""
+    pipeline: Any = client.pipeline(transaction=False)
+    for number, fields in enumerate(wire_forms(count), start=1):
+        pipeline.execute_command("XADD", streams[number % len(streams)], "*", *fields)
+        if number % AT_ONCE == 0 or number == count:
+            pipeline.execute()
