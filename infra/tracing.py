@@ -50,19 +50,38 @@ def parse_traceparent(text: str) -> Parent | None:
 class Span:
     """One piece of work; entering makes it the parent of spans that begin inside, leaving ends it."""
 
-    __slots__ = ("_current", "_recorded", "_token", "flags", "span_id", "trace_id")
+    __slots__ = ("_current", "_ids", "_parent", "_recorded", "_token")
 
-    def __init__(self, parent: Parent | Span | None, *, current: ContextVar[Span | None], recorded: trace.Span | None = None) -> None:
+    def __init__(self, parent: Parent | Span | str | None, *, current: ContextVar[Span | None], recorded: trace.Span | None = None) -> None:
+        """`parent` may be a traceparent that is parsed when somebody asks: most spans of a worker nobody asks."""
         self._current = current
         self._recorded = recorded
+        self._parent = parent
         self._token: Token[Span | None] | None = None
-        if recorded is not None and (context := recorded.get_span_context()).is_valid:
-            self.trace_id, self.span_id, self.flags = f"{context.trace_id:032x}", f"{context.span_id:016x}", RECORDED
+        self._ids: tuple[str, str, str] | None = None
+
+    @property
+    def trace_id(self) -> str:
+        return (self._ids or self._mint())[0]
+
+    @property
+    def span_id(self) -> str:
+        return (self._ids or self._mint())[1]
+
+    @property
+    def flags(self) -> str:
+        return (self._ids or self._mint())[2]
+
+    def _mint(self) -> tuple[str, str, str]:
+        parent = parse_traceparent(self._parent) if isinstance(self._parent, str) else self._parent
+        if self._recorded is not None and (context := self._recorded.get_span_context()).is_valid:
+            self._ids = f"{context.trace_id:032x}", f"{context.span_id:016x}", RECORDED
         elif parent is not None:
-            self.trace_id, self.span_id, self.flags = parent.trace_id, os.urandom(8).hex(), parent.flags
+            self._ids = parent.trace_id, os.urandom(8).hex(), parent.flags
         else:
-            ids = os.urandom(24).hex()
-            self.trace_id, self.span_id, self.flags = ids[:32], ids[32:], NOT_RECORDED
+            minted = os.urandom(24).hex()
+            self._ids = minted[:32], minted[32:], NOT_RECORDED
+        return self._ids
 
     @property
     def traceparent(self) -> str:
@@ -102,9 +121,9 @@ class Tracing:
         self._current: ContextVar[Span | None] = ContextVar("hooklake_span", default=None)
 
     def span(self, name: str, *, traceparent: str, links: Sequence[str], attributes: Mapping[str, object]) -> Span:
-        parent: Parent | Span | None = parse_traceparent(traceparent) if traceparent else self._current.get()
         if self._tracer is None:
-            return Span(parent, current=self._current)
+            return Span(traceparent or self._current.get(), current=self._current)
+        parent: Parent | Span | None = parse_traceparent(traceparent) if traceparent else self._current.get()
         linked = [Link(found.context()) for found in map(parse_traceparent, links) if found]
         context = trace.set_span_in_context(NonRecordingSpan(_remote(parent))) if parent else Context()
         recorded = self._tracer.start_span(name, context=context, links=linked, attributes=_simple(attributes))

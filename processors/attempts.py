@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from infra.clock import Clock
 from infra.streams.entries import decode
 from infra.streams.settle import Ack, Settlement
 from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.delivery import Delivery
+from processors.dispatch import Deadlines
 from processors.dispatch import attempt as run_attempt
 from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
@@ -18,6 +17,8 @@ from processors.settings import GroupSettings
 from processors.settle import after_attempt, deadly, malformed, undecided
 from schemas.errors import MalformedEntry
 from schemas.event import StreamEvent
+
+ACK = Ack()
 
 
 class Attempts:
@@ -30,6 +31,11 @@ class Attempts:
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
+        self._labels = {"group": group}
+        self._deadlines = Deadlines()
+        self._policies = {
+            spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, settings.retry_delays_ms) for spec in registry.specs
+        }
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
@@ -47,9 +53,9 @@ class Attempts:
         event = decode(lease.fields)
         spec = self._registry.match(event.event_type)
         if spec is None:
-            return Ack()
+            return ACK
         number = attempt_number(retry_count=event.retry_count, delivery_count=lease.delivery_count)
-        policy = RetryPolicy(spec.max_attempts or self._settings.max_attempts, self._settings.retry_delays_ms)
+        policy = self._policies[spec.name]
         if number > policy.max_attempts:
             return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
         hold_count = count_after(number, retry_count=event.retry_count) if spec.key and event.key else None
@@ -59,6 +65,8 @@ class Attempts:
             error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
         finally:
             self._hand.end(lease)
+        if error is None:
+            return ACK
         now_ms = self._clock.now_ms()
         return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
 
@@ -68,17 +76,17 @@ class Attempts:
             processor=spec.name,
             attempt=attempt,
             max_attempts=policy.max_attempts,
-            deadline_at=self._clock.now() + timedelta(milliseconds=spec.timeout_ms),
-            idempotency_key=f"{self._group}:{event.id}",
-            log=self._telemetry.log.bind(event_id=event.id, group=self._group, attempt=attempt),
+            deadline_ms=self._clock.now_ms() + spec.timeout_ms,
+            event_id=event.id,
+            _log=self._telemetry.log,
         )
 
     async def _run(self, event: StreamEvent, *, spec: ProcessorSpec, delivery: Delivery) -> BaseException | None:
-        labels, began = {"group": self._group}, self._clock.monotonic()
+        labels, began = self._labels, self._clock.monotonic()
         with self._telemetry.span(
             "process", traceparent=event.traceparent, processor=spec.name, event_id=event.id, attempt=delivery.attempt, **labels
         ) as span:
-            error = await run_attempt(spec, event=event, delivery=delivery)
+            error = await run_attempt(spec, event=event, delivery=delivery, deadlines=self._deadlines)
             if error is not None:
                 span.set(error=describe(error))
                 self._telemetry.failed.add(1, labels)

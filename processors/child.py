@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 
 from infra.running.cli import run
 from infra.running.ops import OpsServer
@@ -48,7 +49,9 @@ def child(
     append_user_path(Path.cwd())
     telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
     try:
-        asyncio.run(_work(settings, group=group, options=options, module=module, consumer=consumer, ops_fd=ops_fd, telemetry=telemetry))
+        work = _work(settings, group=group, options=options, module=module, consumer=consumer, ops_fd=ops_fd, telemetry=telemetry)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)
     finally:
         telemetry.shutdown()
 

@@ -7,6 +7,8 @@ from datetime import datetime
 
 from structlog.typing import FilteringBoundLogger
 
+from schemas.event import from_epoch_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -17,9 +19,23 @@ class Delivery:
     attempt: int
     """The first is 1."""
     max_attempts: int
-    deadline_at: datetime
-    """When this attempt is given up as too slow."""
-    idempotency_key: str
-    """Stable for this group and event: hand it to systems that honour such keys, and effects happen once."""
-    log: FilteringBoundLogger = field(repr=False, compare=False)
-    """Writes JSON lines that carry event id, group, attempt and trace id."""
+    deadline_ms: int
+    """When this attempt is given up as too slow, in milliseconds since 1970."""
+    event_id: str
+    _log: FilteringBoundLogger = field(repr=False, compare=False)
+
+    @property
+    def deadline_at(self) -> datetime:
+        """When this attempt is given up as too slow."""
+        return from_epoch_ms(self.deadline_ms)
+
+    @property
+    def idempotency_key(self) -> str:
+        """Stable for this group and event: hand it to systems that honour such keys, and effects happen once."""
+        return f"{self.group}:{self.event_id}"
+
+    # Bound when it is asked for: most processors log nothing about most events.
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """Writes JSON lines that carry event id, group, attempt and trace id."""
+        return self._log.bind(event_id=self.event_id, group=self.group, attempt=self.attempt)

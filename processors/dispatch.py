@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import math
 import threading
 from typing import Any
 
@@ -18,22 +19,67 @@ from processors.registry import ProcessorSpec
 from schemas.event import StreamEvent
 
 
-async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> BaseException | None:
+class Deadlines:
+    """Which attempts run until when: one timer for all of them, since nearly every attempt ends long before its deadline."""
+
+    def __init__(self) -> None:
+        self._until: dict[asyncio.Task[Any], float] = {}
+        self._overrun: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+
+    def begin(self, task: asyncio.Task[Any], *, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = self._until[task] = loop.time() + timeout_s
+        if deadline < self._timer_at:
+            self._arm(loop, at=deadline)
+
+    def end(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the attempt was cancelled for being too slow; the cancellation is then taken back."""
+        self._until.pop(task, None)
+        if not self._overrun or task not in self._overrun:
+            return False
+        self._overrun.discard(task)
+        task.uncancel()
+        return True
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, *, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = loop.call_at(at, self._cancel_overdue), at
+
+    def _cancel_overdue(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer, self._timer_at = None, math.inf
+        for task in [task for task, until in self._until.items() if until <= loop.time()]:
+            del self._until[task]
+            self._overrun.add(task)
+            task.cancel()
+        if self._until:
+            self._arm(loop, at=min(self._until.values()))
+
+
+async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery, deadlines: Deadlines) -> BaseException | None:
     """Runs the processor; returns what it raised, or None."""
+    task, is_too_slow = asyncio.current_task(), False
+    assert task is not None
     try:
-        result = await _in_thread(spec, event=event, delivery=delivery) if not inspect.iscoroutinefunction(spec.function) else None
-        async with asyncio.timeout(spec.timeout_ms / 1000):
-            if inspect.iscoroutinefunction(spec.function):
+        result = None if spec.is_async else await _in_thread(spec, event=event, delivery=delivery)
+        deadlines.begin(task, timeout_s=spec.timeout_ms / 1000)
+        try:
+            if spec.is_async:
                 await spec.function(event, delivery)
             elif inspect.isawaitable(result):
                 await result  # A plain function that wraps an async one hands us its coroutine.
+        finally:
+            is_too_slow = deadlines.end(task)
+    except asyncio.CancelledError as error:
+        if task.cancelling():
+            raise  # It is this worker that ends.
+        # Otherwise the processor awaited something that was cancelled: that is its failure, not our end.
+        return overstayed(spec.name, timeout_ms=spec.timeout_ms) if is_too_slow else error
     except TimeoutError as error:
         return error if str(error) else overstayed(spec.name, timeout_ms=spec.timeout_ms)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # It is this worker that ends.
-        return error  # The processor awaited something that was cancelled: that is its failure, not our end.
     except (Exception, SystemExit) as error:
         # Everything is caught: a processor is foreign code, and what it raises is its result.
         return error

@@ -18,7 +18,8 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: dict[str, OrderedDict[bytes, deque[Lease]]] = {name: OrderedDict() for name in WEIGHTS}
         self._credits = dict(WEIGHTS)
-        self._available = asyncio.Semaphore(0)
+        self._count = 0
+        self._available = asyncio.Event()
 
     def put(self, lease: Lease, *, kind: str) -> None:
         tenants = self._waiting[kind]
@@ -26,20 +27,28 @@ class FairQueue:
         if tenant not in tenants:
             tenants[tenant] = deque()
         tenants[tenant].append(lease)
-        self._available.release()
+        self._count += 1
+        if self._count == 1:
+            self._available.set()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._count == 0
 
     async def get(self) -> Lease:
         """The next one; waits while there is none."""
-        await self._available.acquire()
+        while not self._count:
+            self._available.clear()
+            await self._available.wait()
+        self._count -= 1
         return self._take(self._next_kind())
 
     def _next_kind(self) -> str:
-        waiting = [name for name, tenants in self._waiting.items() if tenants]
-        for name in waiting:
-            if self._credits[name] > 0:
+        for name, tenants in self._waiting.items():
+            if tenants and self._credits[name] > 0:
                 return name
         self._credits = dict(WEIGHTS)
-        return waiting[0]
+        return next(name for name, tenants in self._waiting.items() if tenants)
 
     def _take(self, kind: str) -> Lease:
         self._credits[kind] -= 1

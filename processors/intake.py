@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from infra.streams import groups, leases
 from infra.streams.keys import Keys
@@ -62,13 +61,13 @@ class Intake:
 
     async def read(self, stop: asyncio.Event) -> None:
         """One read of new entries, as many as there is room for."""
-        await self._hand.wait_for_room()
+        await self._hand.wait_for_room(is_dry=lambda: self.waiting.is_empty)
         if stop.is_set():
             return
         self.is_asking = True
         try:
             await self._prepare()
-            found = await self._reader.read(budget=self._hand.room, block_ms=self._settings.block_ms)
+            found = await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms)
             self._enqueue(found)
         except StreamUnavailable as error:
             self.is_reading = False
@@ -119,7 +118,7 @@ class Intake:
 
     async def hold_back(self, lease: Lease, settlement: HoldBack) -> None:
         """Keeps a failed delivery in hand, at the head of its lane, until it is time to try it again."""
-        again = replace(lease, delivery_count=settlement.delivery_count)
+        again = lease._replace(delivery_count=settlement.delivery_count)
         if not await self._hand.replace(lease, by=again):
             return
         self._lanes.replace(lease, by=again)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.streams.stream import Lease
 from processors.retry import RetryPolicy
@@ -13,8 +13,7 @@ from processors.retry import RetryPolicy
 RENEWALS_PER_LEASE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """An attempt that has begun; `deadline` is a reading of the monotonic clock."""
 
     lease: Lease
@@ -92,9 +91,20 @@ class Hand:
     def holds(self, lease: Lease) -> bool:
         return self._held.get((lease.stream, lease.entry_id)) is lease
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_room(self, *, is_dry: Callable[[], bool]) -> None:
+        """Until half of the hand is free, or there is any room and nothing left to run: few large reads cost less than many small."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self.room > 0)
+            await self._changed.wait_for(lambda: self.room > 0 and (2 * self.room >= self._limit or is_dry()))
+
+    async def look_again(self) -> None:
+        """Nothing is left to run: any room is worth a read now."""
+        async with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def budget(self) -> int:
+        """Half of the hand at most: while one half is settled, the other is run."""
+        return min(self.room, max(1, self._limit // 2))
 
     async def wait_until_dropped(self, lease: Lease) -> None:
         async with self._changed:

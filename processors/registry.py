@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
@@ -26,6 +28,7 @@ class ProcessorSpec:
     timeout_ms: int
     key: bool = False
     """Events of one key run one after the other, in the order of their stream."""
+    is_async: bool = False
 
 
 def processor(
@@ -44,7 +47,8 @@ def processor(
 
     def attach(function: Function) -> Function:
         name = f"{function.__module__}:{function.__qualname__}"
-        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key))
+        is_async = inspect.iscoroutinefunction(function)
+        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async))
         return function
 
     return attach
@@ -61,6 +65,8 @@ class Registry:
                 other = self._by_pattern.setdefault(pattern, spec)
                 if other is not spec:
                     raise ConfigError(f"{other.name} and {spec.name} both process {pattern!r}; only one of them would run")
+        # Senders choose the types, so what is remembered of them is bounded.
+        self.match = functools.lru_cache(maxsize=1024)(self._match)
         if not self._by_pattern:
             raise ConfigError("the module has no function with @processor, so every event would be acked unprocessed")
 
@@ -72,7 +78,7 @@ class Registry:
     def keeps_order(self) -> bool:
         return any(spec.key for spec in self.specs)
 
-    def match(self, event_type: str) -> ProcessorSpec | None:
+    def _match(self, event_type: str) -> ProcessorSpec | None:
         """Exact first, then the longest prefix; None when nobody wants the event."""
         if event_type in self._by_pattern:
             return self._by_pattern[event_type]

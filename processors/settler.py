@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import GiveUp, HoldBack, Settlement, settle
+from infra.streams.settle import GiveUp, HoldBack, Settlement, by_stream, settle
 from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.leases import Hand
@@ -39,22 +38,24 @@ class Settler:
         self._hand = hand
         self._hold_back = hold_back
         self._telemetry = telemetry
-        self._decided: asyncio.Queue[Decision] = asyncio.Queue()
+        self._decided: list[Decision] = []
+        self._has_decided = asyncio.Event()
 
     def put(self, lease: Lease, *, settlement: Settlement) -> None:
-        self._decided.put_nowait((lease, settlement))
+        self._decided.append((lease, settlement))
+        if len(self._decided) == 1:
+            self._has_decided.set()
 
     async def settle_decided(self) -> None:
         """Everything that is decided by now; the next round takes what comes meanwhile. Raises StreamUnavailable."""
-        try:
-            decisions = [await asyncio.wait_for(self._decided.get(), timeout=IDLE_S)]
-        except TimeoutError:
-            return
-        while not self._decided.empty():
-            decisions.append(self._decided.get_nowait())
-        decisions.sort(key=lambda decision: decision[0].stream)
-        by_stream = [list(of_stream) for _, of_stream in itertools.groupby(decisions, key=lambda decision: decision[0].stream)]
-        results = await asyncio.gather(*(self._settle(of_stream) for of_stream in by_stream), return_exceptions=True)
+        if not self._decided:
+            try:
+                await asyncio.wait_for(self._has_decided.wait(), timeout=IDLE_S)
+            except TimeoutError:
+                return
+        decisions, self._decided = self._decided, []
+        self._has_decided.clear()
+        results = await asyncio.gather(*(self._settle(chosen) for chosen in by_stream(decisions).values()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -78,8 +79,11 @@ class Settler:
     def _report(self, decisions: list[Decision], *, lost: set[int]) -> None:
         self._telemetry.consumed.add(len(decisions) - len(lost), {"group": self._group})
         for lease, settlement in decisions:
-            event_id = lease.fields.get(b"id", b"").decode(errors="replace")
             if id(lease) in lost:
-                self._telemetry.log.warning("lease lost, result dropped", group=self._group, event_id=event_id)
+                self._telemetry.log.warning("lease lost, result dropped", group=self._group, event_id=_event_id(lease))
             elif isinstance(settlement, GiveUp):
-                self._telemetry.log.warning("dead letter", group=self._group, event_id=event_id, reason=settlement.reason)
+                self._telemetry.log.warning("dead letter", group=self._group, event_id=_event_id(lease), reason=settlement.reason)
+
+
+def _event_id(lease: Lease) -> str:
+    return lease.fields.get(b"id", b"").decode(errors="replace")

@@ -191,6 +191,8 @@ class Worker:
         """One member of the pool."""
         while True:
             lease = await self._intake.waiting.get()
+            if self._intake.waiting.is_empty:
+                await self.hand.look_again()
             # A lease that was lost while it waited belongs to somebody else, who runs it.
             if not self.hand.holds(lease):
                 continue

@@ -19,6 +19,7 @@ EVENT_FIELDS = (
     "timestamp", "payload", "body_sha256", "content_type", "headers", "auth_context", "traceparent",
 )  # fmt: skip
 LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
+PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 
 Fields = dict[bytes, bytes]
 
@@ -47,25 +48,29 @@ def decode(fields: Fields) -> StreamEvent:
     try:
         if int(fields[b"version"]) != VERSION:
             raise MalformedEntry(f"the entry has version {fields[b'version']!r}, and this release reads {VERSION}", fields=fields)
-        return StreamEvent(
-            version=VERSION,
-            id=fields[b"id"].decode(),
-            tenant_id=fields[b"tenant_id"].decode(),
-            source=fields[b"source"].decode(),
-            event_type=fields[b"event_type"].decode(),
-            repository=fields[b"repository"].decode(),
-            delivery_id=fields[b"delivery_id"].decode(),
-            key=fields[b"key"].decode(),
-            priority=Priority(fields[b"priority"].decode()),
-            timestamp=from_epoch_ms(int(fields[b"timestamp"])),
-            payload=fields[b"payload"],
-            body_sha256=fields[b"body_sha256"].decode(),
-            content_type=fields[b"content_type"].decode(),
-            headers=orjson.loads(fields[b"headers"]),
-            auth_context=AuthContext.model_validate_json(fields[b"auth_context"]),
-            traceparent=fields[b"traceparent"].decode(),
-            retry_count=int(fields.get(b"retry_count", b"0")),
+        # Bytes go in as they are: the validator itself checks that texts are UTF-8, and its own call costs less than the constructor's.
+        event: StreamEvent = StreamEvent.__pydantic_validator__.validate_python(
+            {
+                "version": VERSION,
+                "id": fields[b"id"],
+                "tenant_id": fields[b"tenant_id"],
+                "source": fields[b"source"],
+                "event_type": fields[b"event_type"],
+                "repository": fields[b"repository"],
+                "delivery_id": fields[b"delivery_id"],
+                "key": fields[b"key"],
+                "priority": PRIORITIES[fields[b"priority"]],
+                "timestamp": from_epoch_ms(int(fields[b"timestamp"])),
+                "payload": fields[b"payload"],
+                "body_sha256": fields[b"body_sha256"],
+                "content_type": fields[b"content_type"],
+                "headers": orjson.loads(fields[b"headers"]),
+                "auth_context": AuthContext.__pydantic_validator__.validate_json(fields[b"auth_context"]),
+                "traceparent": fields[b"traceparent"],
+                "retry_count": int(fields.get(b"retry_count", b"0")),
+            }
         )
+        return event
     # The last two are raised for a timestamp that no calendar has.
     except (KeyError, ValueError, ValidationError, OverflowError, OSError) as error:
         raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error

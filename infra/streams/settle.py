@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,18 +63,27 @@ async def settle(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, d
 def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consumer: str) -> list[LeaseCall]:
     """The script calls that carry the decisions out. Pure."""
     calls = []
-    in_streams = sorted(decisions, key=lambda decision: decision[0].stream)
-    for stream, of_stream in itertools.groupby(in_streams, key=lambda decision: decision[0].stream):
-        chosen = list(of_stream)
+    for stream, chosen in by_stream(decisions).items():
         shard = chosen[0][0].shard
         at = [stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard)]
-        parts = itertools.chain.from_iterable(_arguments(lease, settlement=decided) for lease, decided in chosen)
-        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, [group, consumer, *parts]))
+        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, _arguments(chosen, group=group, consumer=consumer)))
     return calls
 
 
-def _arguments(lease: Lease, *, settlement: Settlement) -> tuple[str | bytes | int, ...]:
-    return lease.entry_id, lease.delivery_count, *_action(settlement)
+def by_stream(decisions: Sequence[tuple[Lease, Settlement]]) -> dict[str, list[tuple[Lease, Settlement]]]:
+    found: dict[str, list[tuple[Lease, Settlement]]] = {}
+    for decision in decisions:
+        found.setdefault(decision[0].stream, []).append(decision)
+    return found
+
+
+def _arguments(decisions: Sequence[tuple[Lease, Settlement]], *, group: str, consumer: str) -> list[str | bytes | int]:
+    arguments: list[str | bytes | int] = [group, consumer]
+    for lease, settlement in decisions:
+        # Nearly all are acks.
+        action = ("a", "") if type(settlement) is Ack else _action(settlement)
+        arguments += (lease.entry_id, lease.delivery_count, *action)
+    return arguments
 
 
 def _action(settlement: Settlement) -> tuple[str, str | bytes]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.clock import Clock
 from infra.settings import LogSettings
@@ -157,8 +157,7 @@ def begun(reply: list[bytes], *, keys: Keys) -> str:
     return value.decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """One entry handed to one consumer; `delivery_count` tells this handing from a later one of the same entry."""
 
     shard: int

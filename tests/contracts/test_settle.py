@@ -15,7 +15,7 @@ from infra.streams.dead_letters import DeadLetters
 from infra.streams.entries import LOG_FIELDS, decode
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import Ack, RetryLater, Settlement
+from infra.streams.settle import Ack, HoldBack, RetryLater, Settlement
 from infra.streams.stream import EventStream
 from schemas.errors import StreamUnavailable
 from tests.events import an_event
@@ -74,6 +74,49 @@ async def test_a_name_alone_fences_nobody_but_name_and_count_do(stream: EventStr
     assert after_restart.delivery_count == 2
     assert await settle_as(reader, pipeline, keys, (before_restart, Ack())) == [before_restart]
     assert await settle_as(reader, pipeline, keys, (after_restart, Ack())) == []
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_a_delivery_that_is_settled_twice_in_one_call_is_settled_once(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, settlement: Settlement
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    await stream.append(an_event())
+    lease = await read_one(reader)
+
+    lost = await settle_as(reader, pipeline, keys, (lease, settlement), (lease, settlement))
+
+    assert lost == [lease]
+    kept = client.zcard(keys.delayed(lease.shard)) + client.xlen(keys.dead(lease.shard)) + client.xlen(keys.retry(lease.shard, "g"))
+    assert kept == (0 if settlement == Ack() else 1)
+
+
+async def test_a_delivery_is_found_among_more_than_one_look_shows(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:
+    reader = await reader_of(pipeline, keys)
+    for _ in range(400):
+        await stream.append(an_event(delivery_id="", key="one-shard"))
+    taken = await reader.read(budget=5000, block_ms=1000)
+    while more := await reader.read(budget=5000, block_ms=50):
+        taken += more
+    assert len(taken) == 400
+
+    lost = await settle_as(reader, pipeline, keys, (taken[0], Ack()), (taken[-1], Ack()), (taken[200], Ack()))
+
+    assert lost == []
+    assert await pending(pipeline, taken[0]) == 397
+
+
+async def test_a_delivery_that_is_held_back_stays_pending_under_its_new_count(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:
+    reader = await reader_of(pipeline, keys)
+    await stream.append(an_event())
+    lease = await read_one(reader)
+    held_back = HoldBack(0, delivery_count=7)
+
+    assert await settle_as(reader, pipeline, keys, (lease, held_back)) == []
+    assert await settle_as(reader, pipeline, keys, (lease, held_back)) == []  # the first reply never arrived
+    assert await settle_as(reader, pipeline, keys, (lease, Ack())) == [lease]
+    assert await settle_as(reader, pipeline, keys, (lease._replace(delivery_count=7), Ack())) == []
+    assert await pending(pipeline, lease) == 0
 
 
 async def test_deliveries_of_a_group_that_was_destroyed_are_lost(stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any) -> None:

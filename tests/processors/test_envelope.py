@@ -22,9 +22,9 @@ def a_delivery(**changes: Any) -> Delivery:
         "processor": "p",
         "attempt": 1,
         "max_attempts": 4,
-        "deadline_at": Clock().now(),
-        "idempotency_key": "crm:1",
-        "log": structlog.get_logger(),
+        "deadline_ms": Clock().now_ms(),
+        "event_id": "1",
+        "_log": structlog.get_logger(),
         **changes,
     }
     return Delivery(**values)

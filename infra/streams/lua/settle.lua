@@ -35,9 +35,18 @@ local function parsed(action, detail)
     end
 end
 
-local function owned(id, count)
-    local pending = redis.pcall('XPENDING', KEYS[1], group, id, id, 1)
-    return not pending.err and pending[1] and pending[1][2] == consumer and pending[1][4] == tonumber(count)
+-- What the consumer holds between the first and the last id, in one look: a look for each would be most of the cost. It may
+-- hold others in between; an id that the look had no room for is looked up by itself.
+local function held_between(first, last, room)
+    local counts, is_whole = {}, true
+    local pending = redis.pcall('XPENDING', KEYS[1], group, first, last, room, consumer)
+    if pending.err then
+        return counts, true
+    end
+    for _, entry in ipairs(pending) do
+        counts[entry[1]] = entry[4]
+    end
+    return counts, #pending < room
 end
 
 -- The entry's fields without those that the log wrote for its old place; nil when it was trimmed beneath us.
@@ -62,6 +71,19 @@ local function event_fields(id)
         fields[#fields + 1] = cmsgpack.pack(rest)
     end
     return fields
+end
+
+local acked = {}
+
+-- Lua cannot pass on more than about 8,000 arguments.
+local function ack_all()
+    for from = 1, #acked, 5000 do
+        local to = math.min(from + 4999, #acked)
+        redis.call('XACK', KEYS[1], group, unpack(acked, from, to))
+        if is_retry_stream then
+            redis.call('XDEL', KEYS[1], unpack(acked, from, to))
+        end
+    end
 end
 
 local function remove(id)
@@ -135,20 +157,56 @@ for i = 3, #ARGV, 4 do
     decisions[#decisions + 1] = decided
 end
 
-local results = {}
+local function order(id)
+    local ms, n = string.match(id, '(%d+)-(%d+)')
+    return tonumber(ms), tonumber(n)
+end
+
+local first, last
+for i = 3, #ARGV, 4 do
+    local ms, n = order(ARGV[i])
+    if not first or ms < first.ms or (ms == first.ms and n < first.n) then
+        first = {ms = ms, n = n, id = ARGV[i]}
+    end
+    if not last or ms > last.ms or (ms == last.ms and n > last.n) then
+        last = {ms = ms, n = n, id = ARGV[i]}
+    end
+end
+local counts, is_whole = held_between(first.id, last.id, 2 * #decisions + 100)
+
+local function owned(id, count)
+    local held = counts[id]
+    if not held and not is_whole then
+        local pending = redis.call('XPENDING', KEYS[1], group, id, id, 1, consumer)
+        held = pending[1] and pending[1][4]
+    end
+    return held == tonumber(count)
+end
+
+local results, owns = {}, {}
+for number = 1, #decisions do
+    local i = 4 * number - 1
+    owns[number] = owned(ARGV[i], ARGV[i + 1])
+    -- Held back already: the reply to an earlier call never arrived.
+    if ARGV[i + 2] == 'h' and not owns[number] and owned(ARGV[i], decisions[number].delivery_count) then
+        owns[number] = true
+    end
+    -- The same delivery twice in one call is settled once.
+    counts[ARGV[i]] = -1
+    if owns[number] and ARGV[i + 2] == 'a' then
+        acked[#acked + 1] = ARGV[i]
+    end
+end
+ack_all()
 for number, decided in ipairs(decisions) do
     local i = 4 * number - 1
-    local id, count, action = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    -- Held back already: the reply to an earlier call never arrived.
-    if action == 'h' and owned(id, decided.delivery_count) then
-        results[number] = 1
-    elseif not owned(id, count) then
+    local id, action = ARGV[i], ARGV[i + 2]
+    if not owns[number] then
         results[number] = 0
     elseif action == 'h' then
         redis.call('XCLAIM', KEYS[1], group, consumer, 0, id, 'RETRYCOUNT', decided.delivery_count, 'JUSTID')
         results[number] = 1
     elseif action == 'a' then
-        remove(id)
         results[number] = 1
     elseif action == 'r' then
         results[number] = retry(id, decided)
