@@ -7,6 +7,7 @@ from infra.streams.entries import decode
 from infra.streams.settle import Ack, Settlement
 from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
+from processors.circuit import Circuit
 from processors.delivery import Delivery
 from processors.dispatch import Deadlines
 from processors.dispatch import attempt as run_attempt
@@ -33,9 +34,15 @@ class Attempts:
         self._clock = clock
         self._labels = {"group": group}
         self._deadlines = Deadlines()
+        self._circuits = {spec.name: Circuit(settings.circuit_failures, settings.circuit_open_ms / 1000) for spec in registry.specs}
         self._policies = {
             spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, settings.retry_delays_ms) for spec in registry.specs
         }
+
+    def wait_s(self, lease: Lease) -> float:
+        """How long the delivery has to wait because its processor's circuit is open; 0 when it may run, and then it must."""
+        spec = self._registry.match(lease.fields.get(b"event_type", b"").decode(errors="replace"))
+        return self._circuits[spec.name].wait_s(now=self._clock.monotonic()) if spec is not None else 0.0
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
@@ -65,10 +72,15 @@ class Attempts:
             error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
         finally:
             self._hand.end(lease)
+        self._report(error, processor=spec.name)
         if error is None:
             return ACK
         now_ms = self._clock.now_ms()
         return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
+
+    def _report(self, error: BaseException | None, *, processor: str) -> None:
+        if news := self._circuits[processor].report(error, now=self._clock.monotonic()):
+            self._telemetry.log.warning(f"circuit {news}", group=self._group, processor=processor)
 
     def _delivery(self, event: StreamEvent, *, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
         return Delivery(

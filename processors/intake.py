@@ -122,10 +122,18 @@ class Intake:
         if not await self._hand.replace(lease, by=again):
             return
         self._lanes.replace(lease, by=again)
-        timer = asyncio.get_running_loop().call_later(settlement.delay_ms / 1000, self._try_again, again)
-        self._timers[id(again)] = (timer, again)
+        self.wait(again, seconds=settlement.delay_ms / 1000)
         if self._is_ending:
             await self.let_go_of_held_back()
+
+    def wait(self, lease: Lease, *, seconds: float) -> None:
+        """Keeps a delivery in hand that may not run yet."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._try_again, lease)
+        self._timers[id(lease)] = (timer, lease)
+
+    @property
+    def has_many_held_back(self) -> bool:
+        return 2 * len(self._timers) >= self._settings.batch_size
 
     def _try_again(self, lease: Lease) -> None:
         self._timers.pop(id(lease), None)
@@ -138,7 +146,7 @@ class Intake:
             _, (timer, lease) = self._timers.popitem()
             timer.cancel()
             await self._give_back(lease)
-            await self._hand.drop(self._lanes.close(lease))
+            await self._hand.drop([lease, *self._lanes.close(lease)])
 
     async def _give_back(self, lease: Lease) -> None:
         """Whoever takes it over counts one more delivery, as if it had ended us. It did not."""

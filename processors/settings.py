@@ -110,6 +110,8 @@ class GroupSettings(Strict):
     grace_ms: int = Field(5000, ge=0, description="How long a processor may run past its timeout before its process is ended and replaced.")
     max_attempts: int = Field(4, ge=1, description="Attempts before an event becomes a dead letter; @processor may say otherwise.")
     retry_delays_ms: tuple[NonNegativeInt, ...] = Field((0, 1000, 2000), description="Waits after the first, second, ... failed attempt.")
+    circuit_failures: int = Field(20, ge=0, description="Failures in a row after which a processor is left alone for a while; 0 never.")
+    circuit_open_ms: int = Field(5000, ge=1, description="How long at first; twice as long after each probe that fails, up to 16 times.")
     ops_port: int = Field(
         9102, ge=0, le=65535, description="Metrics and health of the group's worker, all children together; 0 takes a free port."
     )

@@ -42,8 +42,9 @@ from schemas.errors import ConfigError
 from schemas.event import AuthContext, StreamEvent, is_name
 
 LOOK_EVERY_S = 0.005
-QUICK: dict[str, Any] = {"block_ms": 20}
-"""Settings of the group that make a worker start and stop at once; a test may say otherwise."""
+QUICK: dict[str, Any] = {"block_ms": 20, "circuit_failures": 0}
+"""Settings of the group that make a worker start and stop at once, and never wait by a clock that `advance` does not move; a test
+may say otherwise."""
 
 Processors = Callable[..., Any] | ModuleType | ProcessorSpec | str
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from infra.streams.delayed import promote_due
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
+from infra.streams.settle import RetryLater
 from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.attempts import Attempts
@@ -102,6 +104,7 @@ class Worker:
             telemetry=telemetry,
             clock=clock,
         )
+        self._shares_hand = len(registry.specs) > 1
         self._clock = clock
         self._turned_at = clock.monotonic()
 
@@ -198,8 +201,19 @@ class Worker:
                 continue
             if self._holding is not None and not self._holding.holds(lease.shard):
                 await self.hand.drop([lease])  # It stays pending, for whoever holds the shard.
+            elif (wait_s := self._attempts.wait_s(lease)) > 0:
+                self._put_off(lease, wait_s=wait_s)
             else:
                 self._settler.put(lease, settlement=await self._attempts.decide(lease))
+
+    def _put_off(self, lease: Lease, *, wait_s: float) -> None:
+        """Its processor's circuit is open. It waits in hand, and the log keeps what there is no room for; only where other
+        processors would be kept waiting too, it makes room and waits in the log, uncharged."""
+        if self._shares_hand and self._holding is None and self._intake.has_many_held_back:
+            retry_count = int(lease.fields.get(b"retry_count", b"0"))
+            self._settler.put(lease, settlement=RetryLater(math.ceil(wait_s * 1000), retry_count=retry_count))
+        else:
+            self._intake.wait(lease, seconds=wait_s)
 
     async def _take_over(self, stop: asyncio.Event) -> None:
         if self._holding is not None:

@@ -18,6 +18,7 @@ ROWS = {
     "D4": "a processor slower than its lease",
     "D5": "a worker that hung for longer than its lease, and wakes up",
     "D6": "a processor that crashes, exits, is killed, loops or overstays",
+    "D7": "every attempt fails: an outage downstream",
     "E1": "kill -9 of the archive, between its steps and under load",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }
