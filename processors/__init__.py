@@ -2,7 +2,8 @@
 
 from processors.delivery import Delivery
 from processors.registry import processor
+from processors.retry import Exponential
 from processors.signals import Reject, Retry
 from schemas.event import StreamEvent
 
-__all__ = ["Delivery", "Reject", "Retry", "StreamEvent", "processor"]
+__all__ = ["Delivery", "Exponential", "Reject", "Retry", "StreamEvent", "processor"]

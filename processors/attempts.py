@@ -13,7 +13,7 @@ from processors.dispatch import Deadlines
 from processors.dispatch import attempt as run_attempt
 from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
-from processors.retry import RetryPolicy, attempt_number, count_after, describe
+from processors.retry import RetryPolicy, attempt_number, count_after, describe, fence_token
 from processors.settings import GroupSettings
 from processors.settle import after_attempt, deadly, malformed, undecided
 from schemas.errors import MalformedEntry
@@ -36,7 +36,8 @@ class Attempts:
         self._deadlines = Deadlines()
         self._circuits = {spec.name: Circuit(settings.circuit_failures, settings.circuit_open_ms / 1000) for spec in registry.specs}
         self._policies = {
-            spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, settings.retry_delays_ms) for spec in registry.specs
+            spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, spec.retry or settings.retry_delays_ms)
+            for spec in registry.specs
         }
 
     def wait_s(self, lease: Lease) -> float:
@@ -69,7 +70,7 @@ class Attempts:
         deadline = self._clock.monotonic() + spec.timeout_ms / 1000
         self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, deadline, hold_count))
         try:
-            error = await self._run(event, spec=spec, delivery=self._delivery(event, spec=spec, attempt=number, policy=policy))
+            error = await self._run(event, spec=spec, delivery=self._delivery(event, lease=lease, spec=spec, attempt=number, policy=policy))
         finally:
             self._hand.end(lease)
         self._report(error, processor=spec.name)
@@ -82,7 +83,7 @@ class Attempts:
         if news := self._circuits[processor].report(error, now=self._clock.monotonic()):
             self._telemetry.log.warning(f"circuit {news}", group=self._group, processor=processor)
 
-    def _delivery(self, event: StreamEvent, *, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
+    def _delivery(self, event: StreamEvent, *, lease: Lease, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
         return Delivery(
             group=self._group,
             processor=spec.name,
@@ -90,6 +91,7 @@ class Attempts:
             max_attempts=policy.max_attempts,
             deadline_ms=self._clock.now_ms() + spec.timeout_ms,
             event_id=event.id,
+            fence_token=fence_token(entry_id=lease.entry_id, delivery_count=lease.delivery_count),
             _log=self._telemetry.log,
         )
 

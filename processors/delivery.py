@@ -22,6 +22,9 @@ class Delivery:
     deadline_ms: int
     """When this attempt is given up as too slow, in milliseconds since 1970."""
     event_id: str
+    fence_token: int
+    """Greater at each delivery of this event to this group: a system that refuses a smaller one than it has seen is safe from a
+    worker that lost its lease and does not know it."""
     _log: FilteringBoundLogger = field(repr=False, compare=False)
 
     @property

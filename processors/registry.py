@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
+from processors.retry import Exponential
 from schemas.errors import ConfigError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,13 +30,20 @@ class ProcessorSpec:
     key: bool = False
     """Events of one key run one after the other, in the order of their stream."""
     is_async: bool = False
+    retry: tuple[int, ...] | Exponential | None = None
+    """None means the group's setting."""
 
 
 def processor(
-    *patterns: str, max_attempts: int | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS, key: bool = False
+    *patterns: str,
+    max_attempts: int | None = None,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    retry: Sequence[int] | Exponential | None = None,
+    key: bool = False,
 ) -> Callable[[Function], Function]:
     """Marks a function as the processor of event types: exact (`github.push`) or by prefix (`github.*`, `*`).
 
+    `retry` says how long to wait after the first, second, ... failed attempt: milliseconds, or `Exponential(...)`.
     With `key` events of one key run one after the other, in their order, also over retries. Only attaches a spec; a worker that
     is told the module finds it there. Raises ConfigError for a pattern that is neither.
     """
@@ -47,8 +55,9 @@ def processor(
 
     def attach(function: Function) -> Function:
         name = f"{function.__module__}:{function.__qualname__}"
+        waits = retry if retry is None or isinstance(retry, Exponential) else tuple(retry)
         is_async = inspect.iscoroutinefunction(function)
-        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async))
+        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async, waits))
         return function
 
     return attach

@@ -41,6 +41,7 @@ from schemas.errors import StreamUnavailable
 PROMOTE_EVERY_MS = 100
 TRIM_EVERY_MS = 1000
 LAG_EVERY_MS = 2000
+REAP_EVERY_MS = 60_000
 TAKE_OVER_EVERY_MS = 500
 ADOPT_EVERY_MS = 20
 HOLD_EVERY_MS = 500
@@ -146,6 +147,7 @@ class Worker:
                 self._loop("promote", self._promote, until=stop, every_ms=PROMOTE_EVERY_MS),
                 self._loop("trim", self._trim, until=stop, every_ms=TRIM_EVERY_MS),
                 self._loop("lag", self._show_lag, until=stop, every_ms=LAG_EVERY_MS),
+                self._loop("reap", self._reap, until=stop, every_ms=REAP_EVERY_MS),
             ):
                 tasks.create_task(loop)
             taking_in = [
@@ -234,6 +236,9 @@ class Worker:
 
     async def _trim(self) -> None:
         await janitor.trim(self._acts, keys=self._keys)
+
+    async def _reap(self) -> None:
+        await janitor.reap(self._acts, keys=self._keys, group=self._reader.group)
 
     async def _show_lag(self) -> None:
         for at in await read_lag(self._acts, keys=self._keys, group=self._reader.group):

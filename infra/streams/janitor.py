@@ -1,4 +1,4 @@
-"""Owns trimming the log while nobody asks; due retries are promoted by `delayed.py`.
+"""Owns tidying the log while nobody asks: trimming streams, removing consumers; due retries are promoted by `delayed.py`.
 
 Run by every worker; each act is one script, so that several janitors do no harm.
 """
@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.stream import group_streams
+
+# Names are stable over restarts of one machine, but a container may have another name each time.
+SILENT_MS = 3_600_000
 
 
 async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
@@ -15,4 +19,13 @@ async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
     for shard in keys.all_shards():
         for stream in keys.event_streams(shard):
             removed += await pipeline.run("trim", keys=[stream, keys.registry(shard)], args=[])
+    return removed
+
+
+async def reap(pipeline: Pipeline, *, keys: Keys, group: str, silent_ms: int = SILENT_MS) -> int:
+    """Removes consumers of the group that were silent for so long and hold nothing; returns how many names went, over all streams."""
+    removed = 0
+    for shard in keys.all_shards():
+        for stream in group_streams(keys, shard=shard, group=group):
+            removed += await pipeline.run("reap", keys=[stream], args=[group, silent_ms])
     return removed

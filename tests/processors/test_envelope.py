@@ -23,6 +23,7 @@ def a_delivery(**changes: Any) -> Delivery:
         "attempt": 1,
         "max_attempts": 4,
         "deadline_ms": Clock().now_ms(),
+        "fence_token": 4097,
         "event_id": "1",
         "_log": structlog.get_logger(),
         **changes,

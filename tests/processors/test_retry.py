@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from processors import Reject, Retry
-from processors.retry import NoMore, RetryIn, RetryPolicy, attempt_number, next_step
+from processors.retry import Exponential, NoMore, RetryIn, RetryPolicy, attempt_number, fence_token, next_step
 
 FAILURE = ValueError("no")
 
@@ -35,3 +35,24 @@ def test_a_retry_may_choose_its_delay_but_not_its_number() -> None:
 )
 def test_a_first_redelivery_is_forgiven_and_further_ones_count(retry_count: int, delivery_count: int, attempt: int) -> None:
     assert attempt_number(retry_count=retry_count, delivery_count=delivery_count) == attempt
+
+
+def test_exponential_waits_grow_up_to_their_cap() -> None:
+    waits = Exponential(first_ms=100, factor=3, cap_ms=2000, jitter=0)
+
+    assert [waits.delay_ms_after(attempt, chance=0.5) for attempt in (1, 2, 3, 4, 1000)] == [100, 300, 900, 2000, 2000]
+
+
+def test_jitter_spreads_waits_around_their_middle() -> None:
+    waits = Exponential(first_ms=1000, jitter=0.2)
+
+    assert [waits.delay_ms_after(1, chance=chance) for chance in (0, 0.5, 1)] == [800, 1000, 1200]
+    assert 800 <= RetryPolicy(max_attempts=9, delays_ms=waits).delay_ms_after(1) <= 1200
+
+
+def test_a_fence_token_grows_with_each_delivery() -> None:
+    deliveries = [("5-0", 1), ("5-0", 2), ("6-0", 1), ("6-0", 5000), ("7-0", 1)]
+
+    tokens = [fence_token(entry_id=entry_id, delivery_count=count) for entry_id, count in deliveries]
+
+    assert tokens == sorted(set(tokens))
