@@ -45,6 +45,7 @@ async def test_a_second_delivery_with_the_same_id_is_a_duplicate_of_the_first(st
     assert len(entries_of(client, keys)) == 1
 
 
+@pytest.mark.fault("A7")
 async def test_concurrent_first_deliveries_make_one_entry(stream: EventStream, client: Any, keys: Keys) -> None:
     receipts = await asyncio.gather(*[stream.append(an_event(delivery_id="d1")) for _ in range(20)])
 
@@ -58,6 +59,7 @@ async def test_the_same_delivery_id_of_another_source_or_tenant_is_another_event
         assert not (await stream.append(an_event(delivery_id="d1", **changes))).duplicate
 
 
+@pytest.mark.fault("A8")
 async def test_the_same_delivery_id_with_another_body_is_stored_once_and_flagged(stream: EventStream, client: Any, keys: Keys) -> None:
     await stream.append(an_event(delivery_id="d1", payload=b"one"))
 
@@ -229,6 +231,7 @@ async def test_a_stream_that_takes_no_more_entries_uses_up_no_number(stream: Eve
     assert client.hgetall(keys.ledger(shard)) == ledger
 
 
+@pytest.mark.fault("B8")
 async def test_a_full_memory_refuses_an_event_and_leaves_nothing_behind(
     own_server: EmbeddedServer, own_log: LogSettings, home: Path
 ) -> None:

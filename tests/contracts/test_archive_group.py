@@ -98,6 +98,7 @@ async def test_a_group_that_stands_above_the_newest_entry_comes_back(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.fault("B8")
 async def test_the_archive_empties_a_log_whose_memory_is_full(
     own_server: EmbeddedServer, own_log: LogSettings, home: Path, restarted: bool
 ) -> None:

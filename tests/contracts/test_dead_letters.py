@@ -24,6 +24,7 @@ def dead_letters(log: LogSettings, home: Path) -> Iterator[DeadLetters]:
     opened.close()
 
 
+@pytest.mark.fault("D13")
 async def test_a_dead_letter_says_why_and_can_be_requeued_once(
     stream: EventStream, pipeline: Pipeline, keys: Keys, dead_letters: DeadLetters, client: Any
 ) -> None:

@@ -57,6 +57,7 @@ def delete_everything(client: Any, keys: Keys) -> None:
 @pytest.mark.parametrize(
     ("slip", "comes_back"), [(delete_the_stream, ["after"]), (delete_everything, ["after"]), (destroy_the_group, ["before", "after"])]
 )
+@pytest.mark.fault("D10")
 async def test_a_group_that_vanished_comes_back_at_the_start_of_what_there_is(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, slip: Slip, comes_back: list[str]
 ) -> None:
@@ -93,6 +94,7 @@ async def test_a_group_that_vanished_comes_back_when_the_servers_memory_is_full(
     await pipeline.close()
 
 
+@pytest.mark.fault("D10")
 async def test_a_flushed_log_goes_on_in_a_new_incarnation(own_server: EmbeddedServer, own_log: LogSettings, home: Path) -> None:
     stream, client, archive_log = EventStream.open(own_log, home=home), open_raw(own_log, home=home), ArchiveLog.open(own_log, home=home)
     lost = an_event(delivery_id="d1")
@@ -121,6 +123,7 @@ async def test_numbers_go_on_after_a_stream_was_deleted_so_that_the_gap_tells_ho
     assert (after.incarnation, after.sequence) == (receipts[0].incarnation, 4)
 
 
+@pytest.mark.fault("D12")
 async def test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_lost_once(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
 ) -> None:
@@ -174,6 +177,7 @@ WRONG_TYPE = {
 
 
 @pytest.mark.parametrize("replaced", WRONG_TYPE)
+@pytest.mark.fault("D11")
 async def test_a_key_that_was_replaced_by_a_string_is_unavailable_until_it_is_gone(
     acts: dict[str, Act], keys: Keys, client: Any, replaced: str
 ) -> None:
@@ -191,6 +195,7 @@ async def test_a_key_that_was_replaced_by_a_string_is_unavailable_until_it_is_go
     assert [name for name, act in acts.items() if await _error_of(act) is not None] == []
 
 
+@pytest.mark.fault("B14")
 async def test_a_flush_of_the_scripts_is_survived_by_both_clients(stream: EventStream, archive_log: ArchiveLog, client: Any) -> None:
     await stream.append(an_event())
     archive_log.ends()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import leases
@@ -18,6 +20,7 @@ from tests.infra.streams.deliveries import pending, read_one, reader_of, settle_
 from tests.infra.streams.raw import open_raw
 
 
+@pytest.mark.fault("D1")
 async def test_deliveries_of_a_dead_consumer_are_taken_over_one_at_a_time_and_counted(
     stream: EventStream, pipeline: Pipeline, keys: Keys
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from infra.streams import janitor
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
@@ -12,6 +14,7 @@ from tests.events import an_event
 from tests.infra.streams.deliveries import read_one, reader_of
 
 
+@pytest.mark.fault("D9")
 async def test_a_silent_consumer_that_holds_nothing_is_removed_and_one_that_holds_something_is_not(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
 ) -> None:

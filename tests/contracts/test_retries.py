@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
@@ -33,6 +35,7 @@ async def test_a_delayed_retry_waits_for_the_servers_clock(stream: EventStream, 
     assert client.exists(keys.delayed(lease.shard), keys.delayed_bodies(lease.shard)) == 0
 
 
+@pytest.mark.fault("D8")
 async def test_what_is_due_comes_back_once_however_many_promote_it(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
 ) -> None:

@@ -236,6 +236,7 @@ async def test_an_event_with_too_many_foreign_fields_stays_an_event_however_ofte
 
 
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
+@pytest.mark.fault("B8")
 async def test_settling_works_when_the_servers_memory_is_full(
     own_server: EmbeddedServer, own_log: LogSettings, home: Path, settlement: Settlement
 ) -> None:

@@ -100,6 +100,7 @@ def endless_script(operator: Any) -> Iterator[None]:
         ("BUSY", endless_script),
     ],
 )
+@pytest.mark.fault("B12")
 async def test_a_server_that_will_not_serve_is_unavailable_for_as_long_as_it_will_not(
     server_kind: ServerKind, stream: EventStream, archive_log: ArchiveLog, operator: Any, code: str, bring_into: Callable[[Any], Any]
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_server_that_will_not_serve_is_unavailable_for_as_long_as_it_wil
     assert max(end.last.sequence for end in archive_log.ends()) == after.sequence
 
 
+@pytest.mark.fault("B12")
 async def test_a_server_that_became_a_replica_is_left(own_log: LogSettings, operator: Any, home: Path) -> None:
     """After a failover the address leads to another server; a connection that stays would never write again."""
     pipeline = open_pipeline(own_log, home=home)
@@ -132,6 +134,7 @@ async def test_a_server_that_became_a_replica_is_left(own_log: LogSettings, oper
     await pipeline.close()
 
 
+@pytest.mark.fault("B12")
 async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
     own_server: EmbeddedServer, stream: EventStream, own_log: LogSettings, home: Path
 ) -> None:
@@ -154,6 +157,7 @@ async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
     assert (after.sequence, after.incarnation != before.incarnation) == (1, True)
 
 
+@pytest.mark.fault("B4")
 async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(
     own_server: EmbeddedServer, stream: EventStream, archive_log: ArchiveLog
 ) -> None:
@@ -196,6 +200,7 @@ async def replies_of(stream: EventStream, *, proxy: Proxy, events: int) -> int:
 
 
 @pytest.mark.parametrize("toxic", ["limit_data", "reset_peer"])
+@pytest.mark.fault("B6")
 async def test_an_append_whose_reply_is_cut_anywhere_is_there_once_when_it_is_sent_again(
     own_server: EmbeddedServer, own_log: LogSettings, home: Path, toxic: str
 ) -> None:
@@ -222,6 +227,7 @@ async def test_an_append_whose_reply_is_cut_anywhere_is_there_once_when_it_is_se
     assert [int(fields[b"sequence"]) for _, fields in entries] == list(range(1, appended + 1))
 
 
+@pytest.mark.fault("B7")
 async def test_no_reply_of_a_cut_pipeline_is_taken_for_that_of_another_append(
     own_server: EmbeddedServer, own_log: LogSettings, home: Path
 ) -> None:
