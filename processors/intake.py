@@ -21,6 +21,9 @@ from processors.order import Lanes
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
 
+# While the hand is too full for an ordinary read, urgent entries are looked for so often.
+URGENT_EVERY_S = 0.02
+
 
 class Intake:
     """Two loops of one worker: `read` fills the pool's queue, `take_over` runs what it claims alone."""
@@ -61,14 +64,16 @@ class Intake:
 
     async def read(self, stop: asyncio.Event) -> None:
         """One read of new entries, as many as there is room for."""
-        await self._hand.wait_for_room(is_dry=lambda: self.waiting.is_empty)
-        if stop.is_set():
+        has_room = await self._hand.wait_for_room(is_dry=lambda: self.waiting.is_empty, within_s=URGENT_EVERY_S)
+        if stop.is_set() or not (has_room or self._hand.room):
             return
         self.is_asking = True
         try:
             await self._prepare()
-            found = await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms)
-            self._enqueue(found)
+            if has_room:
+                self._enqueue(await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms))
+            else:
+                self._enqueue(await self._reader.read_urgent(budget=self._hand.room))
         except StreamUnavailable as error:
             self.is_reading = False
             self._has_unheard = True

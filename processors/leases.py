@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from processors.retry import RetryPolicy
 
 # Renewed at a third of the lease, two renewals may fail before anybody takes the delivery.
 RENEWALS_PER_LEASE = 3
+# One place in so many is kept free for urgent entries, which must not wait until others are done.
+RESERVED_PART = 8
 
 
 class Running(NamedTuple):
@@ -91,10 +94,16 @@ class Hand:
     def holds(self, lease: Lease) -> bool:
         return self._held.get((lease.stream, lease.entry_id)) is lease
 
-    async def wait_for_room(self, *, is_dry: Callable[[], bool]) -> None:
-        """Until half of the hand is free, or there is any room and nothing left to run: few large reads cost less than many small."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.room > 0 and (2 * self.room >= self._limit or is_dry()))
+    async def wait_for_room(self, *, is_dry: Callable[[], bool], within_s: float) -> bool:
+        """Until half of the hand is free, or there is any room and nothing left to run: few large reads cost less than many small.
+
+        False when that did not come about in time.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s), self._changed:
+                await self._changed.wait_for(lambda: self.budget > 0 and (2 * self.room >= self._limit or is_dry()))
+                return True
+        return False
 
     async def look_again(self) -> None:
         """Nothing is left to run: any room is worth a read now."""
@@ -103,8 +112,8 @@ class Hand:
 
     @property
     def budget(self) -> int:
-        """Half of the hand at most: while one half is settled, the other is run."""
-        return min(self.room, max(1, self._limit // 2))
+        """Half of the hand at most: while one half is settled, the other is run. The reserve is for urgent entries only."""
+        return min(self.room - self._limit // RESERVED_PART, max(1, self._limit // 2))
 
     async def wait_until_dropped(self, lease: Lease) -> None:
         async with self._changed:

@@ -205,6 +205,11 @@ class GroupReader:
         found = await self._take_what_is_there(budget)
         return found or await self._wait_for_something(budget, block_ms=block_ms)
 
+    async def read_urgent(self, *, budget: int) -> list[Lease]:
+        """At most `budget` urgent entries that are there now."""
+        streams = self._some("urgent", most=budget)
+        return await self._read(streams, count=max(1, budget // len(streams))) if streams else []
+
     async def _take_what_is_there(self, budget: int) -> list[Lease]:
         self._turn += 1
         counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn)

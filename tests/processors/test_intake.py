@@ -17,6 +17,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.stream import EventStream, GroupReader
 from processors import Delivery, StreamEvent, processor
+from schemas.event import Priority
 from tests.events import an_event
 from tests.processors.conftest import Starter
 from tests.processors.waiting import letters, take_and_die, unsettled, until
@@ -50,6 +51,26 @@ async def test_a_worker_never_holds_more_than_its_batch_size(stream: EventStream
         await until(lambda: unsettled(log, home) == 0)
 
     assert 1 < most <= 7
+
+
+async def test_an_urgent_event_does_not_wait_until_a_full_hand_is_empty(stream: EventStream, working: Starter) -> None:
+    ran: list[str] = []
+
+    @processor("*")
+    async def slow(event: StreamEvent, delivery: Delivery) -> None:
+        ran.append(event.priority.value)
+        await asyncio.sleep(0.05)
+
+    await asyncio.gather(*[stream.append(an_event(priority=Priority.LOW)) for _ in range(200)])
+    async with working(slow, batch_size=128, concurrency=2) as worker:
+        await until(lambda: worker.hand.room <= 24)  # forty must be done before the next ordinary read
+        await stream.append(an_event(priority=Priority.URGENT))
+        before = len(ran)
+        await until(lambda: "urgent" in ran)
+        overtaken_by = ran.index("urgent") - before
+
+    # Two run at a time, and one look for urgent entries fits into each run.
+    assert overtaken_by <= 15
 
 
 async def test_a_small_hand_does_not_wait_for_its_slowest(stream: EventStream, working: Starter) -> None:
