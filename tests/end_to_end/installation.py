@@ -85,7 +85,7 @@ class Installation:
         except httpx.HTTPError:
             return False
 
-    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 120) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, *, within_s: float = 300) -> Any:
         deadline = time.monotonic() + within_s
         while not (value := condition()):
             is_over = time.monotonic() > deadline or (self.up is not None and self.up.poll() is not None)
