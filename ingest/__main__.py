@@ -31,9 +31,9 @@ cli = typer.Typer(add_completion=False)
 
 @cli.command()
 def main(
-    fd: Annotated[int | None, typer.Option(help="Serve on this listening socket, inherited from a supervisor.")] = None,
+    fd: Annotated[int | None, typer.Option(min=0, help="Serve on this listening socket, inherited from a supervisor.")] = None,
     host: Annotated[str | None, typer.Option(help="Listen on this address instead of ingest.host.")] = None,
-    port: Annotated[int | None, typer.Option(help="Listen on this port instead of ingest.port.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Listen on this port instead of ingest.port.")] = None,
 ) -> None:
     """Runs the receiver until SIGTERM or Ctrl-C; then it answers what it has accepted, and stops."""
     settings = load_settings()

@@ -41,7 +41,7 @@ def child(
     module: Annotated[str, typer.Argument(help="The module with the processors, or module:function; empty for a group that forwards.")],
     group: Annotated[str, typer.Option(help="The consumer group.")],
     consumer: Annotated[str, typer.Option(help="The name of this child within the group; no other process may have it.")],
-    ops_fd: Annotated[int | None, typer.Option(help="Serve metrics and health on this inherited socket.")] = None,
+    ops_fd: Annotated[int | None, typer.Option(min=0, help="Serve metrics and health on this inherited socket.")] = None,
 ) -> None:
     """Runs one child of a worker; `hooklake work` starts it, and starts the next one when it dies."""
     settings = load_settings()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from infra.settings import Settings
 from schemas.errors import ConfigError
@@ -24,8 +24,8 @@ class ReceiverPorts(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     host: str = "127.0.0.1"
-    port: int = 8080
-    ops_port: int = 9101
+    port: int = Field(8080, ge=0, le=65535)
+    ops_port: int = Field(9101, ge=0, le=65535)
 
 
 class WorkerPorts(BaseModel):
@@ -33,7 +33,7 @@ class WorkerPorts(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    ops_port: int = 9102
+    ops_port: int = Field(9102, ge=0, le=65535)
 
 
 class ArchivePorts(BaseModel):
@@ -41,7 +41,7 @@ class ArchivePorts(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    ops_port: int = 9103
+    ops_port: int = Field(9103, ge=0, le=65535)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,3 +171,12 @@ def test_the_append_is_traced_inside_its_request(home: Path, log: LogSettings) -
     spans = {span["name"]: span for span in map(json.loads, (home / "traces.jsonl").read_text().splitlines())}
     assert spans["log.append"]["trace_id"] == spans["ingest.receive"]["trace_id"]
     assert spans["log.append"]["parent_id"] == spans["ingest.receive"]["span_id"]
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_option_that_is_no_port_is_refused(home: Path, log: LogSettings, port: str) -> None:
+    ended = run_to_its_end(write_home(home, log=log), "--port", port)
+
+    assert ended.returncode == 2
+    assert "--port" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -152,3 +152,12 @@ def test_an_unknown_setting_of_a_service_stops_up_with_its_sentence(home: Path) 
     sentence = first_line_of_error(home, INGEST__MAX_BODY_BITES="1")
 
     assert sentence.startswith("ingest.max_body_bites is not a setting; did you mean max_body_bytes?")
+
+
+@pytest.mark.parametrize("setting", ["INGEST__PORT", "INGEST__OPS_PORT", "GROUPS__EXAMPLE__OPS_PORT", "ARCHIVE__OPS_PORT"])
+def test_a_number_that_is_no_port_is_named(home: Path, setting: str) -> None:
+    for number in ("99999", "-1"):
+        sentence = first_line_of_error(home, **{setting: number})
+
+        assert sentence.startswith(f"{setting.lower().replace('__', '.')} is wrong: ")
+        assert number in sentence

@@ -21,6 +21,9 @@ def test_what_we_read_by_name_is_what_the_service_declares(ours: type[BaseModel]
     for name, field in ours.model_fields.items():
         assert theirs.model_fields[name].annotation == field.annotation
         assert theirs.model_fields[name].default == field.default
+        if field.annotation is int:
+            assert theirs.model_fields[name].metadata == field.metadata
+            assert field.metadata, "a port has bounds"
 
 
 def test_there_is_a_worker_for_each_group(home: Path) -> None:
