@@ -68,7 +68,12 @@ def main() -> NoReturn:
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Runs a verb's typer app: ConfigError exits with 2, Unavailable with 3, other errors of ours with 1, each as one sentence."""
+    """Runs a verb's typer app; errors are one sentence each.
+
+    A wrong argument and ConfigError exit with 2, Unavailable with 3, other errors of ours with 1.
+    """
+    import typer
+
     from schemas.errors import ConfigError, HooklakeError, Unavailable
 
     if (offender := shadowed()) is not None:
@@ -76,14 +81,30 @@ def run(app: typer.Typer) -> NoReturn:
     app.rich_markup_mode = None
     app.pretty_exceptions_enable = False
     try:
-        app(prog_name=program_name())
+        code = app(prog_name=program_name(), standalone_mode=False)
     except ConfigError as error:
         _refuse(str(error))
     except Unavailable as error:
         _refuse(str(error), code=EXIT_UNAVAILABLE)
     except HooklakeError as error:
         _refuse(str(error), code=EXIT_FAILED)
-    sys.exit(0)
+    except typer.Abort:
+        _refuse("it was interrupted, and nothing more was done", code=EXIT_FAILED)
+    except typer.TyperException as error:
+        _refuse_arguments(error)
+    # What a verb raised as typer.Exit comes back as a number; a verb that simply ends returns nothing.
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_arguments(error: typer.TyperException) -> NoReturn:
+    """Of a wrong argument one sentence, where typer would print its usage too; a group of verbs alone shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # Not exported; typer itself goes by this name.
+        print(error.format_message(), file=sys.stderr)
+        sys.exit(EXIT_CONFIG)
+    said = error.format_message().strip().rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else program_name()
+    _refuse(f"{said[:1].lower()}{said[1:]}; `{command} --help` shows what can be given")
 
 
 def overview() -> str:

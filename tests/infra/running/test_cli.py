@@ -91,6 +91,36 @@ def test_an_error_of_ours_is_one_sentence_on_stderr(home: Path) -> None:
     assert done.stderr == f"hooklake: {home}/hooklake.yaml does not exist, so there is nothing to run: write one with `hooklake init`\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["send"], "missing argument 'source'; `hooklake send --help` shows what can be given"),
+        (["status", "--jsn"], "no such option: --jsn"),
+        (["work"], "missing option '--group'"),
+        (["dead-letters", "lst"], "no such command 'lst'"),
+        (["dead-letters", "show"], "missing argument 'name'; `hooklake dead-letters show --help`"),
+        (["dead-letters", "list", "--limit", "many"], "invalid value for '--limit': "),
+        (["ingest", "--port", "99999"], "invalid value for '--port': "),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(home: Path, arguments: list[str], sentence: str) -> None:
+    done = hooklake(*arguments, home=home)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"hooklake: {sentence}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_verb_with_verbs_of_its_own_shows_them_when_none_is_given(home: Path) -> None:
+    done = hooklake("dead-letters", home=home)
+
+    assert done.returncode == 2
+    assert "Usage: hooklake dead-letters" in done.stdout + done.stderr
+    assert "requeue" in done.stdout + done.stderr
+    assert hooklake("dead-letters", "show", "--help", home=home).returncode == 0
+
+
 def test_a_signal_reaches_the_verb_itself(home: Path, tmp_path: Path) -> None:
     """The command becomes the verb's process, so whoever supervises it needs no forwarding."""
     module = tmp_path / "waits.py"
