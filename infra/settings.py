@@ -139,8 +139,6 @@ def load_settings(home: Path | None = None) -> Settings:
     """Reads the file of `home`; raises ConfigError when there is none or it is not what we describe."""
     home = (home or home_directory()).absolute()
     path = home / FILE_NAME
-    if not path.is_file():
-        raise ConfigError(f"{path} does not exist, so there is nothing to run: write one with `hooklake init`")
     return Settings(home=home, file=_read_file(path))
 
 
@@ -148,6 +146,10 @@ def _read_file(path: Path) -> SettingsFile:
     try:
         text = path.read_text(encoding="utf-8")
         content = yaml.safe_load(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist, so there is nothing to run: write one with `hooklake init`") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}), so there is nothing to run: give us the right to read it") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not YAML, so no setting in it counts: {_one_line(error)}") from error
     if content is None:

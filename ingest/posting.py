@@ -33,15 +33,21 @@ class SignedPost:
 
 
 def sign_post(source: Source, *, event_type: str, body: bytes) -> SignedPost:
-    """Signs with the source's first secret and names a fresh delivery."""
+    """Signs with the source's first secret and names a fresh delivery; raises ConfigError for a type that no header can carry."""
     scheme = source.scheme
     headers = {"content-type": "application/json", "user-agent": USER_AGENT, scheme.signature_header: ""}
     if scheme.event_type_header:
-        headers[scheme.event_type_header] = split_type(event_type, scheme=scheme)[0]
+        headers[scheme.event_type_header] = _header_value(split_type(event_type, scheme=scheme)[0])
     if scheme.delivery_id_header:
         headers[scheme.delivery_id_header] = str(uuid.uuid4())
     headers[scheme.signature_header] = sign(scheme, body=body, secret=source.secrets[0])
     return SignedPost(f"/hooks/{source.tenant}/{source.name}", headers, body)
+
+
+def _header_value(event_type: str) -> str:
+    if not (event_type.isascii() and event_type.isprintable()):
+        raise ConfigError(f"TYPE {event_type!r} cannot stand in a header, where only visible ASCII may be; nothing was sent")
+    return event_type
 
 
 @dataclass(slots=True)
@@ -129,6 +135,7 @@ def _connection(url: str) -> http.client.HTTPConnection:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")
     except ValueError as error:
         raise ConfigError(f"--url {url!r} is no address ({error}); nothing was sent") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):

@@ -41,7 +41,7 @@ def _opened() -> Iterator[DeadLetters]:
 def list_letters(
     group: GroupOption = "",
     state: StateOption = "open",
-    limit: Annotated[int, typer.Option(help="Show at most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Lists dead letters, newest first, one line each."""

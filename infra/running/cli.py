@@ -74,6 +74,8 @@ def run(app: typer.Typer) -> NoReturn:
     """
     import typer
 
+    from infra.running.obstacles import obstacle
+    from infra.settings import home_directory
     from schemas.errors import ConfigError, HooklakeError, Unavailable
 
     if (offender := shadowed()) is not None:
@@ -88,6 +90,12 @@ def run(app: typer.Typer) -> NoReturn:
         _refuse(str(error), code=EXIT_UNAVAILABLE)
     except HooklakeError as error:
         _refuse(str(error), code=EXIT_FAILED)
+    except OSError as error:
+        # Every verb makes and opens files in its home: what is in the way there is said in one place.
+        sentence = obstacle(error, home=home_directory())
+        if not sentence:
+            raise
+        _refuse(sentence)
     except typer.Abort:
         _refuse("it was interrupted, and nothing more was done", code=EXIT_FAILED)
     except typer.TyperException as error:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,31 @@ def test_a_log_that_has_no_address_is_named_without_its_password(home: Path) -> 
 
     (home / FILE_NAME).write_text("log: {url: 'redis://:hunter2@localhost:port'}")
     assert "hunter2" not in refusal(home)
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Root may read everything, so the test gives that up for a moment."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(was)
+
+
+def test_a_file_that_may_not_be_read_is_named(home: Path) -> None:
+    (home / FILE_NAME).chmod(0)
+
+    with without_rights():
+        sentence = refusal(home)
+
+    assert sentence.startswith(f"{home / FILE_NAME} cannot be read (Permission denied), so there is nothing to run")
+
+
+def test_a_folder_in_the_files_place_is_named(home: Path) -> None:
+    (home / FILE_NAME).unlink()
+    (home / FILE_NAME).mkdir()
+
+    assert refusal(home).startswith(f"{home / FILE_NAME} cannot be read (Is a directory)")

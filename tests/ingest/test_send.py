@@ -112,6 +112,9 @@ def test_a_receiver_that_is_not_there_exits_with_3_and_one_sentence(home: Path, 
         (["github", "push", "--tenant", "demi"], "did you mean demo?"),
         (["github", "push", "--file", "/no/such/file"], "--file /no/such/file cannot be read"),
         (["github", "push", "--url", "receiver"], "is not like http://"),
+        (["github", "pu\nsh"], r"TYPE 'pu\nsh' cannot stand in a header"),
+        (["github", "pußh"], "TYPE 'pußh' cannot stand in a header"),
+        (["github", "push", "--url", "http://a..b:1"], "--url 'http://a..b:1' is no address"),
     ],
 )
 def test_a_wrong_argument_exits_with_2_and_one_sentence(receiver_home: Path, arguments: list[str], said: str) -> None:

@@ -161,3 +161,13 @@ def test_a_number_that_is_no_port_is_named(home: Path, setting: str) -> None:
 
         assert sentence.startswith(f"{setting.lower().replace('__', '.')} is wrong: ")
         assert number in sentence
+
+
+@pytest.mark.parametrize(("name", "is_folder"), [("up.lock", True), ("log", False), ("logs", False), ("run", False)])
+def test_what_is_in_the_way_in_the_home_is_named(home: Path, name: str, is_folder: bool) -> None:
+    initialise(home)
+    (home / name).mkdir() if is_folder else (home / name).touch()
+
+    sentence = first_line_of_error(home)
+
+    assert sentence.startswith(f"HOOKLAKE_HOME: {home / name} cannot be used (")
