@@ -15,7 +15,7 @@ from rich.table import Table
 
 from infra.running.cli import run
 from infra.running.screen import table_console, visible
-from infra.settings import load_settings
+from infra.settings import did_you_mean, load_settings
 from infra.streams.dead_letters import DeadLetters
 from schemas.dead_letter import DeadLetter
 from schemas.errors import ConfigError, NotFound
@@ -46,6 +46,7 @@ def list_letters(
 ) -> None:
     """Lists dead letters, newest first, one line each."""
     with _opened() as letters:
+        _refuse_unknown(group, letters=letters)
         found = list(letters.letters(group=group, state=_state(state), limit=limit + 1))
     shown = found[:limit]
     if as_json:
@@ -79,6 +80,7 @@ def requeue(
     if bool(names) == everything:
         raise ConfigError("name the dead letters to requeue, or say --all; nothing was requeued")
     with _opened() as letters:
+        _refuse_unknown(group, letters=letters)
         if everything:
             chosen = list(letters.letters(group=group, state="open"))
         else:
@@ -109,6 +111,12 @@ def _named(letters: DeadLetters, name: str) -> list[DeadLetter]:
     if not found:
         raise NotFound(f"no dead letter is called {name}; `hooklake dead-letters list --state all` shows them all")
     return found
+
+
+def _refuse_unknown(group: str, *, letters: DeadLetters) -> None:
+    known = letters.groups()
+    if group and group not in known:
+        raise NotFound(f"--group {group}: the log knows no such group{did_you_mean(group, known)}; nothing was done")
 
 
 def _state(state: str) -> str:

@@ -64,6 +64,12 @@ class DeadLetters:
         """The dead letters called so: by the dead letter's own id, or by the event's."""
         return [letter for letter in self.letters() if name in (letter.id, letter.event_id)]
 
+    def groups(self) -> list[str]:
+        """The names of all groups that were ever declared on this log."""
+        with translated():
+            declared: Any = self._client.hkeys(self._keys.registry(0))
+        return sorted(name.decode().removeprefix("group:") for name in declared if name.startswith(b"group:"))
+
     def requeue(self, letter: DeadLetter) -> str:
         """`requeued`, `already` or `gone`; doing it twice is harmless."""
         shard_text, _, entry_id = letter.id.partition("-")

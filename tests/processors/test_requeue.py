@@ -114,3 +114,19 @@ def test_a_log_that_is_away_is_exit_code_3(home: Path) -> None:
 
     assert ran.returncode == 3
     assert "start it with `hooklake up`" in ran.stderr
+
+
+async def test_a_group_that_the_log_does_not_know_is_no_empty_list(dead: list[StreamEvent], dead_letters: Run) -> None:
+    for arguments in (["list", "--group", "h"], ["requeue", "--all", "--group", "h"]):
+        ended = dead_letters(*arguments)
+
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr == "hooklake: --group h: the log knows no such group (known: g); nothing was done\n"
+    assert dead_letters("list", "--group", "g").returncode == 0
+
+
+def test_a_limit_below_one_is_refused(dead_letters: Run) -> None:
+    ended = dead_letters("list", "--limit", "-5")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("hooklake: invalid value for '--limit': ")
