@@ -6,6 +6,7 @@ starts; the JVM's is held by the process that really commits, which outlives us 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -14,16 +15,27 @@ from typing import IO, Any
 
 from pyspark.sql import SparkSession
 
-from schemas.errors import NotTheArchive
+from schemas.errors import ConfigError, NotTheArchive, TableUnavailable
 
 LOCK_NAME = ".archive.lock"
 JVM_LOCK_NAME = ".archive.jvm.lock"
 
 
 def own(lake: Path) -> IO[str]:
-    """Holds the tables' directory while the returned file is open; raises NotTheArchive when another process does."""
-    lake.mkdir(parents=True, exist_ok=True)
-    file = (lake / LOCK_NAME).open("a+")
+    """Holds the tables' directory while the returned file is open; raises NotTheArchive when another process does.
+
+    Raises ConfigError where there can be no such directory.
+    """
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+        file = (lake / LOCK_NAME).open("a+")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise TableUnavailable(f"{lake} cannot be made: the disk is full") from error
+        raise ConfigError(
+            f"archive.path: {lake} cannot be a directory of ours ({error.strerror}), so no event could be archived: clear it away, "
+            "or set another path"
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

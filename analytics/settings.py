@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from infra.settings import Strict
+
+# What Spark itself takes for a master. Whether a cluster answers there is another question, which time may settle.
+MASTER = re.compile(
+    r"local|local\[([1-9][0-9]*|\*)(\s*,\s*[1-9][0-9]*)?\]|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]|yarn|(spark|k8s)://\S+"
+)
 
 
 class ArchiveSettings(Strict):
@@ -20,6 +26,16 @@ class ArchiveSettings(Strict):
         "1g", pattern=r"^[1-9][0-9]*[mg]$", description="The heap of Spark's driver; on one machine it does all the work."
     )
     ops_port: int = Field(9103, ge=0, le=65535, description="Serves /metrics, /healthz and /readyz of the archive.")
+
+    @field_validator("master")
+    @classmethod
+    def _spark_understands(cls, master: str) -> str:
+        if MASTER.fullmatch(master) is None:
+            raise ValueError(
+                f"Spark knows no master {master!r}, so the archive could never start: write local[*], local[N], spark://HOST:PORT, "
+                "k8s://ADDRESS or yarn"
+            )
+        return master
 
 
 def is_address(path: str) -> bool:

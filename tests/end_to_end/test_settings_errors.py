@@ -45,6 +45,8 @@ WRONG: dict[str, tuple[Callable[[Content], object], str]] = {
         lambda c: c["groups"]["example"].update(module="no_such_module"),
         "the processors' module no_such_module cannot be imported",
     ),
+    "no master": (lambda c: c["archive"].update(master="foo"), "archive.master is wrong: Spark knows no master 'foo'"),
+    "no place for tables": (lambda c: c["archive"].update(path="/proc/nope/lake"), "archive.path: /proc/nope/lake cannot be a directory"),
 }
 
 
