@@ -42,7 +42,8 @@ def main(
     if fd is not None:
         listener = inherited(fd)
     else:
-        listener = listen(host or ingest.host, port=ingest.port if port is None else port, setting="ingest.port")
+        wanted = ingest.port if port is None else port
+        listener = listen(host or ingest.host, port=wanted, setting="ingest.port", host_setting="ingest.host")
     telemetry = Telemetry.start("ingest", settings.telemetry, home=settings.home)
     try:
         _run(settings, ingest=ingest, sources=sources, listener=listener, telemetry=telemetry)

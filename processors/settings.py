@@ -113,7 +113,10 @@ class GroupSettings(Strict):
     circuit_failures: int = Field(20, ge=0, description="Failures in a row after which a processor is left alone for a while; 0 never.")
     circuit_open_ms: int = Field(5000, ge=1, description="How long at first; twice as long after each probe that fails, up to 16 times.")
     ops_port: int = Field(
-        9102, ge=0, le=65535, description="Metrics and health of the group's worker, all children together; 0 takes a free port."
+        9102,
+        ge=0,
+        le=65535,
+        description="Metrics and health of the group's worker, all children together; 0 takes a free port, which `up` refuses.",
     )
 
 

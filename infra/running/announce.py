@@ -34,7 +34,10 @@ class Announcer:
         home = self._settings.home
         self._print(f"[bold]hooklake[/bold] is starting; Ctrl-C stops it. Everything it keeps is in {escape(str(home))}")
         rows = [("senders post to", f"{self._base}/hooks/{tenant}/{source}") for tenant, source in sources_of(self._settings)]
-        rows += [(f"{service.name} metrics", f"http://127.0.0.1:{service.ops_port}/metrics") for service in services_of(self._settings)]
+        rows += [
+            (f"{service.name} metrics", f"http://{_reachable(service.ops_host)}:{service.ops_port}/metrics")
+            for service in services_of(self._settings)
+        ]
         rows += [("logs", str(home / "logs"))]
         width = max(len(label) for label, _ in rows)
         for label, value in rows:

@@ -20,7 +20,7 @@ from rich.markup import escape
 from infra.log_address import EMBEDDED
 from infra.running.announce import sources_of
 from infra.running.cli import run
-from infra.running.healthcheck import answers_ok
+from infra.running.healthcheck import is_fine
 from infra.running.services import Service, refuse_shared_ports, services_of
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
 from infra.streams.connection import open_blocking, translated
@@ -126,22 +126,24 @@ def examine_ports(settings: Settings) -> Iterator[Finding]:
 
 def examine_port(service: Service) -> Finding:
     """A port is fine when our process answers on it, and when nobody does."""
-    if answers_ok(service.ops_port):
+    if service.ops_port == 0:
+        return Finding(service.name, "warn", f"{service.ops_setting} is 0, so it cannot be asked", "set a port")
+    if is_fine(service):
         return Finding(service.name, "ok", f"ready on ops port {service.ops_port}")
-    if answers_ok(service.ops_port, path="/healthz"):
+    if is_fine(service, path="/healthz"):
         return Finding(service.name, "warn", f"runs on ops port {service.ops_port}, but is not ready", f"see logs/{service.name}.log")
-    if is_free(service.ops_port):
+    if is_free(service.ops_port, host=service.ops_host):
         return Finding(service.name, "ok", f"not running; {service.ops_setting}={service.ops_port} is free")
     return Finding(
         service.name, "fail", f"{service.ops_setting}={service.ops_port} is taken by another program", "stop it, or set another port"
     )
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def is_free(port: int, *, host: str) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True

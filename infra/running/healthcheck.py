@@ -10,6 +10,7 @@ import typer
 
 from infra.running.cli import run
 from infra.running.services import Service, services_of
+from infra.running.sockets import reachable
 from infra.settings import Settings, load_settings
 from infra.streams.connection import open_blocking, translated
 from schemas.errors import ConfigError, HooklakeError
@@ -28,12 +29,17 @@ def healthcheck(
     """Asks a service whether it is ready; exits with 0 when it is and with 1 when it is not."""
     settings = load_settings()
     path = "/healthz" if alive else "/readyz"
-    answers = {LOG: log_answers(settings)} if service in ("", LOG) else {}
-    answers |= {found.name: answers_ok(found.ops_port, path=path) for found in chosen(services_of(settings), service=service)}
-    state = "alive" if alive else "ready"
-    for name, is_fine in answers.items():
-        print(f"{name} is {state}" if is_fine else f"{name} is not {state}")
+    answers: dict[str, bool | None] = {LOG: log_answers(settings)} if service in ("", LOG) else {}
+    answers |= {found.name: is_fine(found, path=path) for found in chosen(services_of(settings), service=service)}
+    for name, answer in answers.items():
+        print(sentence(name, answer=answer, state="alive" if alive else "ready"))
     sys.exit(0 if all(answers.values()) else 1)
+
+
+def sentence(name: str, *, answer: bool | None, state: str) -> str:
+    if answer is None:
+        return f"{name} may be {state} or not: its ops_port is 0, so it cannot be asked"
+    return f"{name} is {state}" if answer else f"{name} is not {state}"
 
 
 def chosen(services: list[Service], *, service: str) -> list[Service]:
@@ -47,9 +53,14 @@ def chosen(services: list[Service], *, service: str) -> list[Service]:
     return found
 
 
-def answers_ok(port: int, *, path: str = "/readyz") -> bool:
+def is_fine(service: Service, *, path: str = "/readyz") -> bool | None:
+    """What the service answers; None when its ops port is a free one that only its log tells."""
+    return answers_ok(service.ops_port, host=reachable(service.ops_host), path=path) if service.ops_port else None
+
+
+def answers_ok(port: int, *, host: str = "127.0.0.1", path: str = "/readyz") -> bool:
     """True when the ops port of a process on this machine answers with 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200

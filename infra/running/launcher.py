@@ -21,9 +21,10 @@ from infra.log_address import EMBEDDED
 from infra.running.announce import Announcer
 from infra.running.cli import run
 from infra.running.embedded import EmbeddedServer, free_port
-from infra.running.healthcheck import answers_ok
+from infra.running.healthcheck import is_fine
 from infra.running.initialise import initialise, write_new
-from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, services_of
+from infra.running.ops import listen_for_ops
+from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, refuse_unasked_ports, services_of
 from infra.running.sockets import listen
 from infra.running.supervisor import Child, Supervisor
 from infra.settings import Settings, environment_with, home_directory, load_settings
@@ -53,10 +54,11 @@ def up() -> None:
 
 def launch(settings: Settings) -> None:
     """Returns after an orderly stop; raises ConfigError when a service refuses its settings."""
+    refuse_unasked_ports(settings)
     refuse_shared_ports(settings)
     refuse_taken_ports(settings)
     receiver = settings.section("ingest", ReceiverPorts)
-    listener = listen(receiver.host, port=receiver.port, setting="ingest.port")
+    listener = listen(receiver.host, port=receiver.port, setting="ingest.port", host_setting="ingest.host")
     announcer = Announcer(settings, address=listener.getsockname()[:2])
     with address_of_embedded(settings) as server:
         children = [*log_children(server, home=settings.home), *service_children(settings, listener=listener, embedded=server is not None)]
@@ -88,7 +90,7 @@ def only_one(home: Path) -> Iterator[None]:
 def refuse_taken_ports(settings: Settings) -> None:
     """Raises ConfigError naming the setting, before anything is started."""
     for service in services_of(settings):
-        listen("127.0.0.1", port=service.ops_port, setting=service.ops_setting).close()
+        listen_for_ops(service.ops_host, port=service.ops_port, setting=service.ops_setting).close()
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def _child(service: Service, *, settings: Settings, listener: socket.socket, emb
         name=service.name,
         command=command,
         environment=environment,
-        is_ready=lambda: answers_ok(service.ops_port),
+        is_ready=lambda: bool(is_fine(service)),
         stop_stage=STOP_STAGES[service.kind],
         after=RECEIVER if is_archive else LOG if embedded else "",
         patience_s=ARCHIVE_PATIENCE_S if is_archive else float("inf"),

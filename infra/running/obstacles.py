@@ -16,4 +16,6 @@ def obstacle(error: OSError, *, home: Path) -> str:
     path = Path(error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename)
     if not path.is_relative_to(home):
         return ""
-    return f"HOOKLAKE_HOME: {path} cannot be used ({error.strerror}), so nothing can be kept there: clear it away, or give us the right to it"
+    return (
+        f"HOOKLAKE_HOME: {path} cannot be used ({error.strerror}), so nothing can be kept there: clear it away, or give us the right to it"
+    )

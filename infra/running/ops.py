@@ -90,4 +90,5 @@ class _Pages(BaseHTTPRequestHandler):
 
 def listen_for_ops(host: str, *, port: int, setting: str) -> socket.socket:
     """A socket for an ops port; raises ConfigError naming `setting` when the address cannot be had."""
-    return listen(host, port=port, setting=setting, consequence="this process would have no metrics and no health")
+    consequence = "this process would have no metrics and no health"
+    return listen(host, port=port, setting=setting, host_setting="telemetry.ops_host", consequence=consequence)

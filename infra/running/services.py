@@ -54,6 +54,8 @@ class Service:
     arguments: tuple[str, ...]
     ops_port: int
     ops_setting: str
+    ops_host: str = "127.0.0.1"
+    """Where the ops port listens; `reachable` says where to ask."""
 
 
 def services_of(settings: Settings) -> list[Service]:
@@ -61,15 +63,25 @@ def services_of(settings: Settings) -> list[Service]:
     receiver = settings.section("ingest", ReceiverPorts)
     groups = settings.named_sections("groups", WorkerPorts)
     archive = settings.section("archive", ArchivePorts)
+    host = settings.telemetry.ops_host
     workers = [
-        Service(f"{WORKER}-{group}", WORKER, "processors", ("--group", group), ports.ops_port, f"groups.{group}.ops_port")
+        Service(f"{WORKER}-{group}", WORKER, "processors", ("--group", group), ports.ops_port, f"groups.{group}.ops_port", host)
         for group, ports in groups.items()
     ]
     return [
-        Service(RECEIVER, RECEIVER, "ingest", (), receiver.ops_port, "ingest.ops_port"),
+        Service(RECEIVER, RECEIVER, "ingest", (), receiver.ops_port, "ingest.ops_port", host),
         *workers,
-        Service(ARCHIVE, ARCHIVE, "analytics", (), archive.ops_port, "archive.ops_port"),
+        Service(ARCHIVE, ARCHIVE, "analytics", (), archive.ops_port, "archive.ops_port", host),
     ]
+
+
+def refuse_unasked_ports(settings: Settings) -> None:
+    """Raises ConfigError for an ops port that nobody could find: the process would take a free one and tell its log only."""
+    for service in services_of(settings):
+        if service.ops_port == 0:
+            raise ConfigError(
+                f"{service.ops_setting}=0 takes any free port, so `up` could not ask {service.name} whether it is ready: set a port"
+            )
 
 
 def refuse_shared_ports(settings: Settings) -> None:

@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.running.cli import run
-from infra.running.healthcheck import answers_ok
+from infra.running.healthcheck import is_fine
 from infra.running.services import services_of
 from infra.settings import Settings, load_settings
 from infra.streams.overview import GroupState, Overview, read_overview
+
+READINESS = {True: "[green]ready[/]", False: "[red]not ready[/]", None: "unknown (its ops_port is 0, so it cannot be asked)"}
 
 app = typer.Typer(add_completion=False)
 
@@ -34,7 +36,8 @@ class Status:
     waiting_retries: int
     open_dead_letters: int
     groups: list[GroupState]
-    processes: dict[str, bool]
+    processes: dict[str, bool | None]
+    """Whether each is ready; None when its ops port is a free one, so that it cannot be asked."""
     needs: list[str] = field(default_factory=list)
 
 
@@ -52,11 +55,11 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
 def look(settings: Settings) -> Status:
     """Raises StreamUnavailable when the log does not answer."""
     overview = read_overview(settings.log, home=settings.home)
-    processes = {service.name: answers_ok(service.ops_port) for service in services_of(settings)}
+    processes = {service.name: is_fine(service) for service in services_of(settings)}
     return summarise(overview, processes=processes)
 
 
-def summarise(overview: Overview, *, processes: dict[str, bool]) -> Status:
+def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Status:
     """Pure: what to show, and what to ask a person for."""
     return Status(
         accepted=overview.accepted,
@@ -74,8 +77,8 @@ def summarise(overview: Overview, *, processes: dict[str, bool]) -> Status:
     )
 
 
-def needs_of(overview: Overview, *, processes: dict[str, bool]) -> list[str]:
-    needs = [f"{name} is not ready: see logs/{name}.log, or `hooklake doctor`" for name, is_ready in processes.items() if not is_ready]
+def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[str]:
+    needs = [f"{name} is not ready: see logs/{name}.log, or `hooklake doctor`" for name, is_ready in processes.items() if is_ready is False]
     if overview.open_dead_letters:
         needs.append(f"{overview.open_dead_letters} dead letters wait for a decision: `hooklake dead-letters list`")
     needs += [
@@ -98,7 +101,7 @@ def show(found: Status) -> None:
     console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
     console.print(_groups_table(found.groups))
     for name, is_ready in found.processes.items():
-        console.print(f"{name}: {'[green]ready[/]' if is_ready else '[red]not ready[/]'}")
+        console.print(f"{name}: {READINESS[is_ready]}")
     for sentence in found.needs:
         console.print(f"[red]![/] {sentence}")
 

@@ -20,5 +20,7 @@ def test_a_path_that_can_be_no_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "odd" / LOCK_NAME).mkdir(parents=True)
 
     for lake in (tmp_path / "file", tmp_path / "file" / "lake", Path("/proc/nope/lake"), tmp_path / "odd"):
-        with pytest.raises(ConfigError, match=rf"archive\.path: {lake} cannot be a directory of ours \(.*\), so no event could be archived"):
+        with pytest.raises(
+            ConfigError, match=rf"archive\.path: {lake} cannot be a directory of ours \(.*\), so no event could be archived"
+        ):
             own(lake)

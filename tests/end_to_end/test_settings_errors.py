@@ -40,7 +40,7 @@ WRONG: dict[str, tuple[Callable[[Content], object], str]] = {
     ),
     "bad name": (lambda c: c["tenants"].update({"De{mo}": c["tenants"]["demo"]}), "the name 'De{mo}' does not match"),
     "unknown scheme": (lambda c: github(c).update(scheme="githubb"), "githubb"),
-    "reserved group": (lambda c: c["groups"].update(archive={"ops_port": 0}), "groups.archive: this name belongs to the archive"),
+    "reserved group": (lambda c: c["groups"].update(archive={"ops_port": free_port()}), "groups.archive: this name belongs to the archive"),
     "no such module": (
         lambda c: c["groups"]["example"].update(module="no_such_module"),
         "the processors' module no_such_module cannot be imported",

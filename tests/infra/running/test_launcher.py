@@ -135,6 +135,7 @@ def test_a_taken_port_is_named_before_anything_starts(home: Path, setting: str) 
         sentence = first_line_of_error(home, **{setting: str(port)})
 
     assert sentence.startswith(f"{setting.lower().replace('__', '.')}={port} cannot be used on 127.0.0.1")
+    assert ("no metrics and no health" in sentence) == ("OPS" in setting)
     assert not (home / "logs").exists()
 
 
@@ -171,3 +172,28 @@ def test_what_is_in_the_way_in_the_home_is_named(home: Path, name: str, is_folde
     sentence = first_line_of_error(home)
 
     assert sentence.startswith(f"HOOKLAKE_HOME: {home / name} cannot be used (")
+
+
+def test_an_ops_port_that_up_could_not_ask_is_refused(home: Path) -> None:
+    sentence = first_line_of_error(home, GROUPS__EXAMPLE__OPS_PORT="0")
+
+    assert sentence.startswith("groups.example.ops_port=0 takes any free port, so `up` could not ask worker-example whether it is ready")
+
+
+def test_services_are_asked_where_their_ops_ports_listen(home: Path) -> None:
+    with up_on(home, TELEMETRY__OPS_HOST="127.0.0.2") as up:
+        up.await_saying("receiver is ready after")
+        up.await_saying("worker-example is ready after")
+
+        assert f"http://127.0.0.2:{up.environment['HOOKLAKE_INGEST__OPS_PORT']}/metrics" in up.said
+        status = run_module("infra.running.status", home=home, **ports_of(up), TELEMETRY__OPS_HOST="127.0.0.2")
+        assert "worker-example: ready" in status.stdout
+
+
+def ports_of(up: Up) -> dict[str, str]:
+    return {name.removeprefix("HOOKLAKE_"): value for name, value in up.environment.items() if name.endswith("_PORT")}
+
+
+def test_a_host_that_this_machine_is_not_is_named(home: Path) -> None:
+    assert first_line_of_error(home, INGEST__HOST="192.0.2.1").startswith("ingest.host=192.0.2.1 is no address of this machine")
+    assert first_line_of_error(home, TELEMETRY__OPS_HOST="192.0.2.1").startswith("telemetry.ops_host=192.0.2.1 is no address of")

@@ -19,9 +19,7 @@ from infra.running.obstacles import obstacle
         (errno.EACCES, None, False),
     ],
 )
-def test_only_what_a_person_has_to_clear_away_under_the_home_is_an_obstacle(
-    number: int, path: str | bytes | None, is_ours: bool
-) -> None:
+def test_only_what_a_person_has_to_clear_away_under_the_home_is_an_obstacle(number: int, path: str | bytes | None, is_ours: bool) -> None:
     sentence = obstacle(OSError(number, os.strerror(number), path), home=Path("/home/lake"))
 
     assert bool(sentence) == is_ours

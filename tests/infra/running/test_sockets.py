@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.sockets import inherited, listen
+from infra.running.sockets import inherited, listen, reachable
 from schemas.errors import ConfigError
 
 
@@ -23,6 +23,16 @@ def test_a_port_in_use_is_a_config_error_that_names_the_setting() -> None:
 def test_an_address_of_another_machine_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"some\.port=0 cannot be used on 192\.0\.2\.1"):
         listen("192.0.2.1", port=0, setting="some.port")
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1", "a..b"])
+def test_a_host_that_this_machine_is_not_is_blamed_by_its_own_setting(host: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^some\.host={host} is no address of this machine \(.*\), so nothing could be received"):
+        listen(host, port=0, setting="some.port", host_setting="some.host")
+
+
+def test_who_listens_everywhere_is_asked_at_home() -> None:
+    assert [reachable(host) for host in ("0.0.0.0", "::", "10.0.0.1")] == ["127.0.0.1", "::1", "10.0.0.1"]
 
 
 def test_a_host_that_does_not_exist_is_a_config_error() -> None:

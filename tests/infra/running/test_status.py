@@ -12,7 +12,7 @@ from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.infra.running.processes import run_module
 
-READY = {"receiver": True, "archive": True}
+READY: dict[str, bool | None] = {"receiver": True, "archive": True}
 
 
 def a_group(name: str, *, undelivered: int = 0, lost: int = 0) -> GroupState:
@@ -66,3 +66,15 @@ async def test_the_command_counts_what_is_in_the_log(home: Path, log: LogSetting
     assert status["processes"] == {"receiver": False, "worker-example": False, "archive": False}
     assert done.returncode == shown.returncode == 1
     assert shown.stdout.startswith("accepted 2 = archived unknown + in the log 2: the books balance; beside them 1 duplicates")
+
+
+def test_a_process_that_cannot_be_asked_is_unknown_and_no_fault(home: Path, log: LogSettings) -> None:
+    assert needs_of(an_overview(accepted=0, archived=0, in_log=0), processes={"receiver": True, "worker-example": None}) == []
+    initialise(home)
+
+    settings = {"LOG__URL": log.url, "LOG__PREFIX": log.prefix, "GROUPS__EXAMPLE__OPS_PORT": "0"}
+    shown = run_module("infra.running.status", home=home, **settings)
+    asked = run_module("infra.running.healthcheck", "worker", home=home, **settings)
+
+    assert "worker-example: unknown (its ops_port is 0, so it cannot be asked)" in shown.stdout
+    assert (asked.returncode, asked.stdout) == (1, "worker-example may be ready or not: its ops_port is 0, so it cannot be asked\n")
