@@ -30,6 +30,17 @@ def why_no_address(url: str) -> str:
     return _why_wrong_database(parts) or _why_wrong_options(parts)
 
 
+def shown(url: str) -> str:
+    """The address for people: where the server is, without user, password and options."""
+    if url == EMBEDDED:
+        return url
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}"
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}"
+
+
 def _why_wrong_database(parts: SplitResult) -> str:
     named = [parts.path.strip("/")] if parts.scheme != "unix" else []
     named += parse_qs(parts.query, keep_blank_values=True).get("db", [])

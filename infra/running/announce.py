@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,8 @@ class Announcer:
         self._base = f"http://{_reachable(address[0])}:{address[1]}"
         self._console = Console(highlight=False, soft_wrap=True)
         self._showed_example = False
+        self._printing = threading.Lock()
+        self._is_over = False
 
     def say(self, sentence: str) -> None:
         self._print(escape(sentence))
@@ -49,9 +52,15 @@ class Announcer:
             return
         self._showed_example = True
         line = signed_curl(self._settings, base=self._base)
-        if line:
-            self._print(f"send a signed event, in another terminal:\n\n{escape(line)}\n")
-            self._print(f'then look at it: {escape(command_that_works())} query "SELECT event_type, repository, received_at FROM events"\n')
+        look = f'then look at it: {escape(command_that_works())} query "SELECT event_type, repository, received_at FROM events"\n'
+        with self._printing:
+            if line and not self._is_over:
+                self._print(f"send a signed event, in another terminal:\n\n{escape(line)}\n\n{look}")
+
+    def drop_example(self) -> None:
+        """Nothing is shown from now on: whoever is refused must find the reason in the last line."""
+        with self._printing:
+            self._is_over = True
 
     def _print(self, text: str) -> None:
         with suppress(OSError):

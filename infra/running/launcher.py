@@ -17,11 +17,11 @@ from types import FrameType
 
 import typer
 
-from infra.log_address import EMBEDDED
+from infra.log_address import EMBEDDED, shown
 from infra.running.announce import Announcer
 from infra.running.cli import run
 from infra.running.embedded import EmbeddedServer, free_port
-from infra.running.healthcheck import is_fine
+from infra.running.healthcheck import is_fine, log_answers
 from infra.running.initialise import initialise, write_new
 from infra.running.ops import listen_for_ops
 from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, refuse_unasked_ports, services_of
@@ -35,6 +35,9 @@ LOG = "log"
 STOP_STAGES = {RECEIVER: 0, "worker": 1, ARCHIVE: 2, LOG: 3}
 # Spark takes the processor for many seconds: the receiver, which has to answer within three, goes first.
 ARCHIVE_PATIENCE_S = 3.0
+# After this long a person should hear why a service does not become ready; Spark needs most of a minute on a slow machine.
+SLOW_AFTER_S = 8.0
+ARCHIVE_SLOW_AFTER_S = 120.0
 
 app = typer.Typer(add_completion=False)
 
@@ -65,7 +68,10 @@ def launch(settings: Settings) -> None:
         supervisor = Supervisor(children, settings.home / "logs", announcer.say, on_ready=announcer.on_ready)
         announcer.begin()
         stop, kill = stop_events()
-        supervisor.run(stop, kill=kill)
+        try:
+            supervisor.run(stop, kill=kill)
+        finally:
+            announcer.drop_example()
     announcer.say("everything is stopped")
 
 
@@ -121,6 +127,8 @@ def log_children(server: EmbeddedServer | None, *, home: Path) -> list[Child]:
             command=server.command(),
             environment=environment_with({"HOOKLAKE_HOME": str(home)}),
             is_ready=server.answers,
+            why_unready=lambda: f"it may still be loading its data; see {home / 'logs' / LOG}.log",
+            slow_after_s=SLOW_AFTER_S,
             stop_stage=STOP_STAGES[LOG],
         )
     ]
@@ -144,12 +152,22 @@ def _child(service: Service, *, settings: Settings, listener: socket.socket, emb
         command=command,
         environment=environment,
         is_ready=lambda: bool(is_fine(service)),
+        why_unready=lambda: why_unready(service, settings=settings),
+        slow_after_s=ARCHIVE_SLOW_AFTER_S if is_archive else SLOW_AFTER_S,
         stop_stage=STOP_STAGES[service.kind],
         after=RECEIVER if is_archive else LOG if embedded else "",
         patience_s=ARCHIVE_PATIENCE_S if is_archive else float("inf"),
         why_not=(lambda: java_is_missing(environment)) if is_archive else None,
         pass_fds=descriptors,
     )
+
+
+def why_unready(service: Service, *, settings: Settings) -> str:
+    """What keeps a running service from its work, as far as can be seen from here."""
+    if not log_answers(settings):
+        consequence = "; senders get 503 until it does" if service.kind == RECEIVER else ""
+        return f"the log at {shown(settings.log.url)} does not answer{consequence}"
+    return f"see {settings.home / 'logs' / service.name}.log"
 
 
 def java_is_missing(environment: dict[str, str]) -> str:

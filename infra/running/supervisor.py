@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.running.last_words import last_words
 from schemas.errors import ConfigError
 
 TICK_S = 0.1
@@ -59,6 +60,9 @@ class Child:
     is_alive: Callable[[], bool] | None = None
     """Asked now and then; a child that has not answered for `hung_after_s` can do nothing any more, and is killed."""
     hung_after_s: float = float("inf")
+    why_unready: Callable[[], str] | None = None
+    """Asked once when it runs and is not ready for `slow_after_s`: what a person should know about it."""
+    slow_after_s: float = 10.0
     grace_s: float = 20.0
     pass_fds: tuple[int, ...] = ()
 
@@ -85,6 +89,10 @@ class Running:
     deaths: int = 0
     ready: bool = False
     was_ever_ready: bool = False
+    unready_at: float = 0.0
+    """Since when it is not ready: its start, or the moment when it ceased to be."""
+    is_told_slow: bool = False
+    excuse: Future[str] | None = None
     probed_at: float = 0.0
     probe: Future[bool] | None = None
     alive_at: float = 0.0
@@ -185,7 +193,7 @@ class Supervisor:
                 start_new_session=True,
                 preexec_fn=die_with(os.getpid()),
             )
-        running.started_at = running.alive_at = time.monotonic()
+        running.started_at = running.alive_at = running.unready_at = time.monotonic()
         running.ready = False
         running.probe = running.pulse = None
         running.probed_at = 0.0
@@ -209,6 +217,7 @@ class Supervisor:
         """Readiness is asked for in threads, because a child that hangs must not hold up the others."""
         now = time.monotonic()
         self._feel_pulse(running, now=now)
+        self._tell_slow(running, now=now)
         if running.probe is None:
             if now - running.probed_at >= (PROBE_EVERY_S if running.ready else TICK_S):
                 running.probed_at = now
@@ -219,8 +228,9 @@ class Supervisor:
         ready, running.probe = running.probe.result(), None
         if ready != running.ready:
             running.ready = ready
-            running.was_ever_ready = True
             self.say(self._readiness(running))
+            running.was_ever_ready = True
+            running.unready_at, running.is_told_slow = now, False
             if ready:
                 self._probes.submit(self.on_ready, running.child.name)
 
@@ -243,8 +253,19 @@ class Supervisor:
         if not running.ready:
             where = f"; see {running.log_path}" if running.log_path is not None else ""
             return f"{running.child.name} is not ready any more (it still runs{where})"
-        took_s = time.monotonic() - running.started_at
-        return f"{running.child.name} is ready after {took_s:.1f} s"
+        took_s = time.monotonic() - running.unready_at
+        return f"{running.child.name} is ready {'again ' if running.was_ever_ready else ''}after {took_s:.1f} s"
+
+    def _tell_slow(self, running: Running, *, now: float) -> None:
+        """Says once why a child that runs does not become ready; until it is ready it is not said again."""
+        if running.ready or running.is_told_slow or running.child.why_unready is None:
+            return
+        if running.excuse is None:
+            if now - running.unready_at > running.child.slow_after_s:
+                running.excuse = self._probes.submit(running.child.why_unready)
+        elif running.excuse.done():
+            self.say(f"{running.child.name} is not ready after {now - running.unready_at:.0f} s: {running.excuse.result()}")
+            running.excuse, running.is_told_slow = None, True
 
     def _stop_all(self, kill: threading.Event) -> None:
         for names in stop_stages([running.child for running in self._running.values()]):
@@ -309,16 +330,6 @@ def session_members(session: int) -> list[int]:
                 if int(its_session) == session and state not in "ZX":
                     found.append(int(entry))
     return found
-
-
-def last_words(log_path: Path, *, offset: int) -> str:
-    """The sentence for people that the child ended with (`hooklake: ...`), else its last line that is no JSON."""
-    with suppress(OSError), log_path.open("rb") as log:
-        log.seek(max(offset, log_path.stat().st_size - 65_536))
-        lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip() and not line.startswith("{")]
-        sentences = [line.removeprefix("hooklake: ") for line in lines if line.startswith("hooklake: ")]
-        return (sentences or lines or [""])[-1][:500]
-    return ""
 
 
 def rotate(log_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.log_address import why_no_address
+from infra.log_address import shown, why_no_address
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,17 @@ def test_an_address_that_leads_nowhere_is_refused_with_the_reason(url: str, sent
 def test_the_reason_never_shows_the_password() -> None:
     for url in ("http://:hunter2@log", "redis://:hunter2@log:port", "redis://:hunter2@log/first", "redis://:hunter2@log?x=1"):
         assert "hunter2" not in why_no_address(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("embedded", "embedded"),
+        ("redis://bob:hunter2@log:6379/0", "redis://log:6379"),
+        ("rediss://:hunter2@[::1]:6380/1?ssl_ca_certs=/etc/ca.pem", "rediss://[::1]:6380"),
+        ("redis://log", "redis://log"),
+        ("unix://:hunter2@/run/log.sock?db=3", "unix:///run/log.sock"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(url: str, address: str) -> None:
+    assert shown(url) == address

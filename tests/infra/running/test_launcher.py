@@ -197,3 +197,19 @@ def ports_of(up: Up) -> dict[str, str]:
 def test_a_host_that_this_machine_is_not_is_named(home: Path) -> None:
     assert first_line_of_error(home, INGEST__HOST="192.0.2.1").startswith("ingest.host=192.0.2.1 is no address of this machine")
     assert first_line_of_error(home, TELEMETRY__OPS_HOST="192.0.2.1").startswith("telemetry.ops_host=192.0.2.1 is no address of")
+
+
+def test_a_log_that_does_not_answer_is_said_without_its_password(home: Path) -> None:
+    with up_on(home, LOG__URL="redis://:hunter2@127.0.0.1:1/0") as up:
+        up.await_saying("s: the log at redis://127.0.0.1:1 does not answer; senders get 503 until it does")
+
+        assert up.said.count("senders get 503") == 1
+    assert "hunter2" not in up.said
+
+
+def test_the_refusal_is_the_last_thing_on_the_screen(home: Path) -> None:
+    """The receiver is ready by then, and its example is on its way to the screen."""
+    with up_on(home, GROUPS__EXAMPLE__MODULE="no.such.module") as up:
+        assert up.process.wait(timeout=60) == 2
+
+        assert up.said.splitlines()[-1].startswith("hooklake: the processors' module no.such.module cannot be imported")

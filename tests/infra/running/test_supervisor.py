@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.supervisor import Child, RestartPolicy, Supervisor, describe_end, last_words, rotate, stop_stages
+from infra.running.supervisor import Child, RestartPolicy, Supervisor, describe_end, rotate, stop_stages
 from infra.settings import environment_with
 from schemas.errors import ConfigError
 from tests.infra.running.a_supervisor import child, pids_of
@@ -304,5 +304,17 @@ def test_large_logs_are_put_aside_at_the_next_start(tmp_path: Path) -> None:
     assert (tmp_path / "worker.log.1").stat().st_size == 30 * 1024 * 1024
 
 
-def test_last_words_of_a_log_that_is_not_there_are_empty(tmp_path: Path) -> None:
-    assert last_words(tmp_path / "missing.log", offset=0) == ""
+def test_a_child_that_does_not_become_ready_is_told_once_with_the_reason(tmp_path: Path) -> None:
+    ready = threading.Event()
+    slow = child("receiver", directory=tmp_path, is_ready=ready.is_set, why_unready=lambda: "no log", slow_after_s=0.3)
+
+    with running(tmp_path, slow) as run:
+        until(lambda: run.heard("receiver is not ready after 0 s: no log"), what="the reason is told")
+        ready.set()
+        until(lambda: run.heard("receiver is ready after"), what="it is ready")
+        ready.clear()
+        until(lambda: sum("no log" in sentence for sentence in run.said) == 2, what="the reason is told again")
+        ready.set()
+        until(lambda: run.heard("receiver is ready again after"), what="it is ready again")
+
+    assert sum("no log" in sentence for sentence in run.said) == 2
