@@ -10,9 +10,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-import orjson
-
 from ingest.headers import Headers
+from ingest.json_body import parse
 from ingest.schemes import Scheme
 from schemas.errors import MalformedRequest
 
@@ -57,7 +56,7 @@ def _content(scheme: Scheme, *, content_type: str, body: bytes) -> object:
         return None
     is_form = scheme.form_field != "" and content_type.partition(";")[0].strip().lower() == FORM
     try:
-        content = orjson.loads(_form_value(body, field=scheme.form_field) if is_form else body)
+        content = parse(_form_value(body, field=scheme.form_field) if is_form else body)
     except ValueError as error:
         if scheme.demands_json:
             raise MalformedRequest(f"the body is no JSON, and scheme {scheme.name} sends nothing else") from error
@@ -104,7 +103,12 @@ def _name_at(pointer: str, *, content: object) -> str:
     if isinstance(content, bool) or not isinstance(content, str | int):
         return ""
     name = str(content)
-    return name if len(name) <= LONGEST_NAME else ""
+    return name if len(name) <= LONGEST_NAME and is_text(name) else ""
+
+
+def is_text(name: str) -> bool:
+    """False with half a character in it, which JSON can escape and nothing can store."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _kept(scheme: Scheme, *, headers: Headers) -> dict[str, str]:

@@ -53,6 +53,35 @@ def test_github_bodies_must_be_json_objects(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "value", [rb'"\ud800"', rb'"\udfff\ud83d"', b"1e999", b"-1e999", b"9" * 400, b"9" * 5000, b'{"\\ud800": [1e400, "\\ud800"]}']
+)
+def test_what_the_grammar_allows_is_accepted_though_no_library_holds_it(value: bytes) -> None:
+    """A sender that is told 400 does not send again, and the event would be gone."""
+    described = describe(
+        GITHUB, headers=headers(), body=b'{"m": %b, "action": "opened", "repository": {"full_name": "octo/hello"}}' % value
+    )
+
+    assert (described.event_type, described.repository) == ("github.push.opened", "octo/hello")
+
+
+def test_half_a_character_leaves_the_field_empty() -> None:
+    described = describe(GITHUB, headers=headers(), body=rb'{"action": "\ud800", "repository": {"full_name": "octo/\ud800"}}')
+
+    assert (described.event_type, described.repository, described.key) == ("github.push", "", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [rb'{"a": "\ud800", "b": NaN}', b'{"a": 1e999, "b": -Infinity}', b'\xef\xbb\xbf{"a": 1e999}', b'{"a": 1e999, "b": "\xff"}']
+    + [b'{"a": 1e999}'.decode().encode(encoding) for encoding in ("utf-16", "utf-32")]
+    + [b'{"a":' * 20_000 + b"1e999" + b"}" * 20_000, b'{"a": 1e999, "b": "\n"}', b'{"a": 1e999,}', b'{"a": 01e999}'],
+)
+def test_what_the_grammar_does_not_allow_stays_refused(body: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        describe(GITHUB, headers=headers(), body=body)
+
+
+@pytest.mark.parametrize(
     "missing", [{"x_github_event": ""}, {"x_github_delivery": ""}, {"x_github_event": "a b"}, {"x_github_delivery": "d\xe9"}]
 )
 def test_github_requests_must_name_their_type_and_delivery(missing: dict[str, str]) -> None:
@@ -119,7 +148,15 @@ raw_headers = st.lists(
 bodies = st.one_of(
     st.binary(max_size=200),
     st.sampled_from(
-        [b"{}", b"[]", b'{"repository": {"full_name": "a/b"}, "action": "x"}', b"payload=%7B%7D", b'{"a": {"b": 1e400}}', b'"\\ud800"']
+        [
+            b"{}",
+            b"[]",
+            b'{"repository": {"full_name": "a/b"}, "action": "x"}',
+            b"payload=%7B%7D",
+            b'{"a": {"b": 1e400}}',
+            b'"\\ud800"',
+            b'{"repository": {"full_name": "\\ud800"}, "a": {"b": "\\udc00"}, "c": 1e999}',
+        ]
     ),
     st.binary(max_size=60).map(lambda value: b"payload=" + value),
 )
