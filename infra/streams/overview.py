@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.settings import LogSettings
@@ -26,8 +26,10 @@ class GroupState:
     pending: int
     oldest_ms: int | None
     """How long the oldest entry that nobody was handed has waited; None when there is none."""
-    dead_letters: int
-    lost: int
+    dead_letters: int = 0
+    """Open ones, which wait for a decision."""
+    dead_letters_ever: int = 0
+    lost: int = 0
     """Deliveries whose entry was trimmed beneath the group."""
 
 
@@ -86,16 +88,20 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
         add_shard(found.counts, ledger=ledger)
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         found.waiting_retries += await pipeline.call("ZCARD", keys.delayed(shard))
-        found.open_dead_letters -= await pipeline.call("HLEN", keys.dead_state(shard))
     rows = ledgers[0].get(b"rows:events")
     found.archived_rows = int(rows) if rows is not None else None
     for group, kind in sorted((await _declared(pipeline, keys=keys)).items()):
-        dead, lost = (sum(int(ledger.get(f"{what}:{group}".encode(), b"0")) for ledger in ledgers.values()) for what in ("dead", "lost"))
+        dead, requeued, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "requeued", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
-        found.groups.append(_group_state(group, kind=kind, lags=lags, ages=ages, dead=dead, lost=lost))
-        found.open_dead_letters += dead
+        state = _group_state(group, kind=kind, lags=lags, ages=ages)
+        found.groups.append(replace(state, dead_letters=dead - requeued, dead_letters_ever=dead, lost=lost))
+        found.open_dead_letters += dead - requeued
     return found
+
+
+def _sum(ledgers: Iterable[dict[bytes, bytes]], *, field: str) -> int:
+    return sum(int(ledger.get(field.encode(), b"0")) for ledger in ledgers)
 
 
 async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:
@@ -103,7 +109,7 @@ async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:
     return {name.decode().removeprefix("group:"): kind.decode() for name, kind in registry.items() if name.startswith(b"group:")}
 
 
-def _group_state(group: str, *, kind: str, lags: Iterable[StreamLag], ages: Iterable[int | None], dead: int, lost: int) -> GroupState:
+def _group_state(group: str, *, kind: str, lags: Iterable[StreamLag], ages: Iterable[int | None]) -> GroupState:
     lags, known_ages = list(lags), [age for age in ages if age is not None]
     undelivered = [lag.undelivered for lag in lags]
     return GroupState(
@@ -112,6 +118,4 @@ def _group_state(group: str, *, kind: str, lags: Iterable[StreamLag], ages: Iter
         undelivered=None if None in undelivered else sum(value or 0 for value in undelivered),
         pending=sum(lag.pending for lag in lags),
         oldest_ms=max(known_ages, default=None),
-        dead_letters=dead,
-        lost=lost,
     )

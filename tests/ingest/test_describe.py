@@ -158,6 +158,7 @@ bodies = st.one_of(
             b'{"repository": {"full_name": "\\ud800"}, "a": {"b": "\\udc00"}, "c": 1e999}',
         ]
     ),
+    st.just(b'{"repository": {"full_name": "\\ud800"}, "a": {"b": "\\udc00"}, "c": 1e999}'),
     st.binary(max_size=60).map(lambda value: b"payload=" + value),
 )
 

@@ -31,6 +31,7 @@ if #fields == 0 or not group then
 end
 redis.call('XADD', ARGV[2] .. group, '*', unpack(fields))
 redis.call('HSET', KEYS[2], ARGV[1], 'requeued')
+redis.call('HINCRBY', KEYS[3], 'requeued:' .. group, 1)
 local incarnation = redis.call('HGET', KEYS[3], 'incarnation') or ''
 local number = redis.call('HINCRBY', KEYS[3], 'sequence:dead:' .. incarnation, 1)
 redis.call('XADD', KEYS[1], '*', 'record', 'state', 'group', group, 'of', ARGV[1], 'state', 'requeued', 'incarnation', incarnation, 'sequence', number)

@@ -39,7 +39,7 @@ async def test_one_look_tells_counts_retries_dead_letters_and_losses(
 
     (group,) = found.groups
     assert (found.accepted, found.waiting_retries, found.open_dead_letters) == (6, 1, 1)
-    assert (group.group, group.kind, group.pending, group.dead_letters, group.lost) == ("g", "durable", 1, 2, 1)
+    assert (group.group, group.kind, group.pending, group.dead_letters, group.dead_letters_ever, group.lost) == ("g", "durable", 1, 1, 2, 1)
     assert (group.undelivered, group.oldest_ms is not None) == (1, True)  # what was requeued
     assert found.archived_rows is None
 
