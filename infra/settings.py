@@ -10,20 +10,20 @@ this one knows the section names and the two sections that everybody needs, `log
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from infra.log_address import why_no_address
+from infra.wrong_settings import did_you_mean, explain, one_line
 from schemas.errors import ConfigError
 from schemas.event import NAME_PATTERN, is_name
 
@@ -71,8 +71,14 @@ class TelemetrySettings(Strict):
     traces: str = Field(
         "off", pattern=r"^(off|file:.+|https?://.+)$", description="`off`, `file:traces.jsonl` under the home, or an OTLP/HTTP address."
     )
-    ops_host: str = Field("127.0.0.1", description="Where the ops ports listen: metrics and health, without authentication.")
+    ops_host: str = Field("127.0.0.1", min_length=1, description="Where the ops ports listen: metrics and health, without authentication.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is logged.")
+
+    @field_validator("traces", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, traces: object) -> object:
+        # YAML reads `off` without quotes as false.
+        return "off" if traces is False else traces
 
 
 class SettingsFile(BaseSettings):
@@ -151,7 +157,7 @@ def _read_file(path: Path) -> SettingsFile:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}), so there is nothing to run: give us the right to read it") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML, so no setting in it counts: {_one_line(error)}") from error
+        raise ConfigError(f"{path} is not YAML, so no setting in it counts: {one_line(error)}") from error
     if content is None:
         content = {}
     if not isinstance(content, dict):
@@ -190,37 +196,6 @@ def validate(value: object, model: type[Section], *, at: str) -> Section:
         return model.model_validate({} if value is None else value)
     except ValidationError as error:
         raise ConfigError(explain(error, model=model, at=at)) from error
-
-
-def explain(error: ValidationError, *, model: type[BaseModel], at: str) -> str:
-    """One sentence about the first fault that pydantic found: the setting, what is wrong, what to write instead."""
-    first = error.errors(include_url=False)[0]
-    path = ".".join([*([at] if at else []), *(str(part) for part in first["loc"])])
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(model, location=first["loc"][:-1])
-        return f"{path} is not a setting{did_you_mean(str(first['loc'][-1]), known)}; it would have no effect"
-    if first["type"] == "missing":
-        return f"{path} is missing; it has no default"
-    if first["type"] == "value_error":  # A validator of ours, which says itself what may be shown.
-        return f"{path} is wrong: {_one_line(first['ctx']['error'])}"
-    shown = "" if isinstance(first["input"], dict | list) else f" (it is {first['input']!r})"
-    return f"{path} is wrong: {_one_line(first['msg'])}{shown}"
-
-
-def _fields_at(model: type[BaseModel], *, location: tuple[int | str, ...]) -> list[str]:
-    current: Any = model
-    for part in location:
-        fields = getattr(current, "model_fields", {})
-        annotation = fields[part].annotation if part in fields else (get_args(current) or (None,))[-1]
-        is_optional = type(None) in get_args(annotation)
-        current = get_args(annotation)[0] if is_optional else annotation
-    return list(getattr(current, "model_fields", {}))
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f" (known: {', '.join(known)})" if known else ""
 
 
 def check_name(name: object, *, at: str) -> None:
@@ -271,10 +246,6 @@ def set_environment(values: Mapping[str, str]) -> None:
     os.environ.update(values)
 
 
-def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
-
-
 __all__ = [
     "FILE_NAME",
     "LEAST_SECRET_BYTES",
@@ -283,6 +254,7 @@ __all__ = [
     "Strict",
     "TelemetrySettings",
     "check_name",
+    "did_you_mean",
     "environment_value",
     "environment_with",
     "explain",

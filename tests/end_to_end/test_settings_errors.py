@@ -28,7 +28,7 @@ WRONG: dict[str, tuple[Callable[[Content], object], str]] = {
         lambda c: c["groups"]["example"].update(batchsize=3),
         "groups.example.batchsize is not a setting; did you mean batch_size?; it would have no effect",
     ),
-    "wrong value": (lambda c: c["log"].update(shards=0), "log.shards is wrong: Input should be greater than or equal to 1 (it is 0)"),
+    "wrong value": (lambda c: c["log"].update(shards=0), "log.shards is wrong: it must be at least 1 (it is 0)"),
     "missing secret": (
         lambda c: github(c).update(secrets=["env:NO_SUCH_SECRET"]),
         "tenants.demo.sources.github.secrets[0]: the environment has no NO_SUCH_SECRET",

@@ -67,7 +67,7 @@ def test_a_secret_may_be_kept_under_a_name_that_begins_like_ours(home: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("value", "sentence"), [("garbage", "HOOKLAKE_LOG is no JSON object"), ("5", "log is wrong: Input should be a valid dict")]
+    ("value", "sentence"), [("garbage", "HOOKLAKE_LOG is no JSON object"), ("5", "log is wrong: it must be a mapping of names to values")]
 )
 def test_a_section_that_is_no_section_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, value: str, sentence: str) -> None:
     monkeypatch.setenv("HOOKLAKE_LOG", value)
@@ -109,3 +109,16 @@ def test_a_folder_in_the_files_place_is_named(home: Path) -> None:
     (home / FILE_NAME).mkdir()
 
     assert refusal(home).startswith(f"{home / FILE_NAME} cannot be read (Is a directory)")
+
+
+@pytest.mark.parametrize("word", ["off", '"off"', "no"])
+def test_off_needs_no_quotes(home: Path, word: str) -> None:
+    (home / FILE_NAME).write_text(f"telemetry: {{traces: {word}}}\n")
+
+    assert load_settings(home).telemetry.traces == "off"
+
+
+def test_a_name_that_yaml_reads_as_a_number_is_told_apart(home: Path) -> None:
+    (home / FILE_NAME).write_text("tenants: {12: {}}\n")
+
+    assert refusal(home) == "tenants.12 is wrong: the name 12 is no text; put it in quotes"
