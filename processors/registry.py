@@ -45,15 +45,19 @@ def processor(
 
     `retry` says how long to wait after the first, second, ... failed attempt: milliseconds, or `Exponential(...)`.
     With `key` events of one key run one after the other, in their order, also over retries. Only attaches a spec; a worker that
-    is told the module finds it there. Raises ConfigError for a pattern that is neither.
+    is told the module finds it there. Raises ConfigError for what can never work.
     """
-    if not patterns:
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError("@processor needs at least one pattern, such as `github.push` or `*`; without one no event would reach it")
     for pattern in patterns:
-        if "*" in pattern[:-1] or (pattern.endswith("*") and not (pattern == "*" or pattern.endswith(".*"))):
-            raise ConfigError(f"@processor({pattern!r}): a `*` stands alone or after the last dot, as in `github.pull_request.*`")
+        if reason := why_no_pattern(pattern):
+            raise ConfigError(f"@processor({pattern!r}): {reason}")
+    for option, value in (("max_attempts", max_attempts), ("timeout_ms", timeout_ms)):
+        if value is not None and value < 1:
+            raise ConfigError(f"@processor({patterns[0]!r}, {option}={value}): it must be at least 1, or no attempt could succeed")
 
     def attach(function: Function) -> Function:
+        refuse_other_arguments(function)
         name = f"{function.__module__}:{function.__qualname__}"
         waits = retry if retry is None or isinstance(retry, Exponential) else tuple(retry)
         is_async = inspect.iscoroutinefunction(function)
@@ -61,6 +65,30 @@ def processor(
         return function
 
     return attach
+
+
+def why_no_pattern(pattern: str) -> str:
+    """Why no event could ever match it, or an empty text. Pure."""
+    if not pattern or not pattern.isprintable() or " " in pattern:
+        return "a pattern is an event type, as in `github.push`, and has no spaces"
+    if "*" in pattern[:-1] or (pattern.endswith("*") and not (pattern == "*" or pattern.endswith(".*"))):
+        return "a `*` stands alone or after the last dot, as in `github.pull_request.*`"
+    return ""
+
+
+def refuse_other_arguments(function: Callable[..., Any]) -> None:
+    """Raises ConfigError for a function that cannot be called with an event and a delivery."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Some that are written in C do not tell.
+        return
+    try:
+        signature.bind("event", "delivery")
+    except TypeError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise ConfigError(
+            f"{name}{signature} cannot be called as a processor, with an event and its delivery ({error}), so every attempt would fail"
+        ) from error
 
 
 class Registry:
@@ -102,9 +130,11 @@ class Registry:
 def load(reference: str) -> Registry:
     """The registry of `module`, or of the one function `module:name`; raises ConfigError with the import's own error."""
     module_name, _, name = reference.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise ConfigError(f"the processors' module {module_name!r} is no name of a module, such as my_package.my_module; nothing was run")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # A user's module may raise anything at import; whatever it is, the worker cannot start.
+    except (Exception, SystemExit) as error:  # A user's module may do anything at import; whatever it is, the worker cannot start.
         raise ConfigError(f"the processors' module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
     return Registry([_spec_called(name, module=module)] if name else specs_in(module))
 

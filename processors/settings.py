@@ -13,7 +13,7 @@ from infra.streams.keys import ARCHIVE_GROUP
 from processors.addresses import numeric_address, why_refused
 from schemas.errors import ConfigError
 
-TYPE_PATTERN = r"^(\*|[^*]+(\.\*)?)$"
+TYPE_PATTERN = r"^(\*|[^*\s]+(\.\*)?)$"
 HOP_BY_HOP = (
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "expect", "host", "content-length",

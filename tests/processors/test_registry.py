@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.registry import ATTRIBUTE, Registry, load, processor
+from processors.registry import ATTRIBUTE, Registry, load, processor, refuse_other_arguments
 from schemas.errors import ConfigError
 
 
@@ -13,7 +13,7 @@ def registry_of(*pattern_lists: tuple[str, ...]) -> Registry:
     functions = []
     for patterns in pattern_lists:
 
-        def function() -> None: ...
+        def function(event: object, delivery: object) -> None: ...
 
         function.__qualname__ = " ".join(patterns)
         functions.append(processor(*patterns)(function))
@@ -57,10 +57,44 @@ def test_a_star_elsewhere_is_refused(pattern: str) -> None:
 
 def test_the_decorator_leaves_the_function_as_it_is() -> None:
     @processor("*")
-    def double(number: int) -> int:
+    def double(number: int, delivery: object) -> int:
         return 2 * number
 
-    assert double(4) == 8
+    assert double(4, None) == 8
+
+
+@pytest.mark.parametrize("pattern", ["A B", "", "github.push ", "github\n.push", " "])
+def test_a_pattern_that_no_type_can_match_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="a pattern is an event type"):
+        processor(pattern)
+
+
+def test_a_decorator_without_patterns_is_refused() -> None:
+    def function(event: object, delivery: object) -> None: ...
+
+    for patterns in ((), (function,)):
+        with pytest.raises(ConfigError, match="@processor needs at least one pattern"):
+            processor(*patterns)
+
+
+@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"timeout_ms": 0}, {"max_attempts": -1}])
+def test_numbers_with_which_no_attempt_could_succeed_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"it must be at least 1, or no attempt could succeed"):
+        processor("*", max_attempts=options.get("max_attempts"), timeout_ms=options.get("timeout_ms", 1))
+
+
+def test_a_function_must_take_an_event_and_a_delivery() -> None:
+    def one(event: object) -> None: ...
+    def three(event: object, delivery: object, more: object) -> None: ...
+    def by_name(*, event: object, delivery: object) -> None: ...
+    async def two(event: object, delivery: object, more: object = None) -> None: ...
+    def any_number(*arguments: object) -> None: ...
+
+    for function in (one, three, by_name):
+        with pytest.raises(ConfigError, match=rf"{function.__name__}\(.*\) -> 'None' cannot be called as a processor"):
+            processor("*")(function)
+    for fits in (two, any_number, print):
+        refuse_other_arguments(fits)
 
 
 def test_a_module_that_cannot_be_imported_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +103,20 @@ def test_a_module_that_cannot_be_imported_is_one_sentence(tmp_path: Path, monkey
 
     with pytest.raises(ConfigError, match="broken_module_for_a_test cannot be imported: ZeroDivisionError: division by zero"):
         load("broken_module_for_a_test")
+
+
+def test_a_module_that_ends_the_process_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaving_module_for_a_test.py").write_text("import sys\nsys.exit(5)\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+
+    with pytest.raises(ConfigError, match="leaving_module_for_a_test cannot be imported: SystemExit: 5"):
+        load("leaving_module_for_a_test")
+
+
+@pytest.mark.parametrize("name", ["../x", "my-module", "", ".x", "a b", "x.py/"])
+def test_what_is_no_name_of_a_module_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no name of a module, such as my_package\.my_module"):
+        load(name)
 
 
 def test_the_example_module_has_one_processor() -> None:
