@@ -27,6 +27,7 @@ from infra.running.cli import EXIT_FAILED, run
 from infra.running.loops import keep_running_blocking
 from infra.running.ops import OpsServer
 from infra.settings import Settings, load_settings
+from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
@@ -43,6 +44,7 @@ def main() -> None:
     with ExitStack() as stack:
         telemetry = Telemetry.start("archive", settings.telemetry, home=settings.home)
         stack.callback(telemetry.shutdown)
+        telemetry.begin_group(ARCHIVE_GROUP)
         serve(settings, telemetry=telemetry, stack=stack)
 
 

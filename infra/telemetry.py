@@ -61,6 +61,11 @@ class Telemetry:
         """A span that continues `traceparent`, else the span that runs here, else begins a trace."""
         return self._tracing.span(name, traceparent=traceparent, links=links, attributes=attributes)
 
+    def begin_group(self, group: str) -> None:
+        """Counts nothing, so that a rate over the first failure has a value to begin from."""
+        for counter in (self.consumed, self.failed):
+            counter.add(0, {"group": group})
+
     def metrics_page(self) -> bytes:
         """All metrics in Prometheus' text format."""
         # The reader hands its data to whichever scrape comes first: two at once would halve each other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -166,7 +167,9 @@ class SpanLines(SpanExporter):
                 os.write(descriptor, lines.encode())
             finally:
                 os.close(descriptor)
-        except OSError:
+        except OSError as error:
+            # Once in a while, by the guard that all library messages pass: a missing trace is easily taken for missing traffic.
+            logging.getLogger(__name__).warning("telemetry.traces: %s cannot be written (%s); spans are lost", self._path, error.strerror)
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 

@@ -66,6 +66,8 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
         ids=EventIds(clock),
         in_flight=InFlight(ingest.max_in_flight),
     )
+    for tenant, name in sources.by_route:
+        telemetry.produced.add(0, {"tenant": tenant, "source": name})
     host = settings.telemetry.ops_host
     ops = OpsServer.bound(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
     ops.start()

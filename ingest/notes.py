@@ -34,6 +34,7 @@ class Notes:
             reason=str(error),
             path=path[:200],
             remote_address=remote_address,
+            **({"trace_id": error.trace_id} if error.trace_id else {}),
             **({"unwritten_lines": unwritten} if unwritten else {}),
         )
 

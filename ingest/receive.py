@@ -22,6 +22,7 @@ from ingest.settings import IngestSettings
 from ingest.signatures import verify
 from ingest.sources import Source, Sources
 from ingest.watch import LogWatch
+from schemas.errors import HooklakeError
 from schemas.event import AuthContext, StreamEvent
 from schemas.receipt import Receipt
 
@@ -58,13 +59,20 @@ class Receiver:
             source = self.sources.find(post.tenant, source=post.source)
             # A sender's own traceparent is not believed: it would let a stranger write into our traces.
             with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
-                refuse_framing(headers, max_bytes=source.max_body_bytes)
-                body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms)
-                key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
-                described = describe(source.scheme, headers=headers, body=body)
-                proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)
-                event = self._event(source, described=described, body=body, proof=proof, traceparent=span.traceparent)
-                return await self._append(event)
+                try:
+                    return await self._verified(post, source=source, headers=headers, traceparent=span.traceparent)
+                except HooklakeError as error:
+                    error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
+                    raise
+
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, traceparent: str) -> Receipt:
+        refuse_framing(headers, max_bytes=source.max_body_bytes)
+        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms)
+        key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
+        described = describe(source.scheme, headers=headers, body=body)
+        proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)
+        event = self._event(source, described=described, body=body, proof=proof, traceparent=traceparent)
+        return await self._append(event)
 
     async def _append(self, event: StreamEvent) -> Receipt:
         self.watch.refuse_unproven()

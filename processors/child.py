@@ -48,6 +48,7 @@ def child(
     options = group_settings(settings, group)
     append_user_path(Path.cwd())
     telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
+    telemetry.begin_group(group)
     try:
         work = _work(settings, group=group, options=options, module=module, consumer=consumer, ops_fd=ops_fd, telemetry=telemetry)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

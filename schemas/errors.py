@@ -34,6 +34,8 @@ class HooklakeError(Exception):
     """The root of the tree; `code` is the stable name that machines read."""
 
     code: ClassVar[str] = "error"
+    trace_id: str = ""
+    """The trace in which it was raised, where whoever raised it has one."""
 
 
 class ConfigError(HooklakeError):

@@ -166,6 +166,26 @@ def test_an_exporter_that_fails_never_fails_the_work(home: Path, traces: str) ->
     assert time.monotonic() - began < 30
 
 
+def test_a_file_that_cannot_be_written_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = Telemetry.start("ingest", TelemetrySettings(traces="file:missing/traces.jsonl"), home=home)
+    for _ in range(2000):
+        with telemetry.span("receive"):
+            pass
+    telemetry.shutdown()
+
+    (line,) = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert line["level"] == "warning"
+    assert line["text"] == f"telemetry.traces: {home}/missing/traces.jsonl cannot be written (No such file or directory); spans are lost"
+
+
+def test_counts_of_a_group_are_there_before_the_first(telemetry: Telemetry) -> None:
+    telemetry.begin_group("example")
+
+    lines = telemetry.metrics_page().decode().splitlines()
+    assert 'queue_messages_consumed_total{group="example"} 0.0' in lines
+    assert 'queue_messages_failed_total{group="example"} 0.0' in lines
+
+
 def test_a_log_line_carries_service_level_time_and_trace(telemetry: Telemetry, capsys: pytest.CaptureFixture[str]) -> None:
     with telemetry.span("receive") as span:
         telemetry.log.info("event accepted", event_id="e1")

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from infra.settings import LogSettings
 from ingest.app import STATUSES, refused, status_of
 from schemas import errors
 from schemas.errors import BadSignature, ConfigError, HooklakeError, Overloaded, Refused, StaleTimestamp, StreamUnavailable
@@ -28,7 +29,9 @@ from tests.ingest.receivers import (
     post,
     post_push,
     signed_headers,
+    start_receiver,
     wait_until,
+    write_home,
 )
 
 Stored = Callable[[], dict[str, StreamEvent]]
@@ -221,6 +224,7 @@ def test_a_refused_request_is_logged_with_its_reason_and_without_its_content(rec
 
     line = next(line for line in receiver.lines if "active secrets" in line.get("reason", ""))
     assert (line["level"], line["code"], line["path"]) == ("info", "bad_signature", PATH)
+    assert re.fullmatch(r"[0-9a-f]{32}", line["trace_id"])
     written = json.dumps(receiver.lines)
     assert "canary" not in written
     assert "Everybody" not in written
@@ -237,6 +241,14 @@ def test_operators_and_probes_are_answered(receiver: RunningReceiver) -> None:
     assert get(receiver.port, "/readyz").status == 200
     assert get(receiver.ops_port, "/readyz").status == 200
     assert b'queue_messages_produced_total{source="github",tenant="demo"}' in get(receiver.ops_port, "/metrics").body
+
+
+def test_every_source_is_counted_from_the_start(home: Path, log: LogSettings) -> None:
+    receiver = start_receiver(write_home(home, log=log))
+    page = get(receiver.ops_port, "/metrics").body.decode()
+    receiver.stop()
+
+    assert 'queue_messages_produced_total{source="github",tenant="demo"} 0.0' in page.splitlines()
 
 
 def test_refused_requests_are_counted_by_code(receiver: RunningReceiver) -> None:
