@@ -134,4 +134,4 @@ def _on_signals(act: Callable[[int, FrameType | None], object]) -> None:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(app, service="archive")

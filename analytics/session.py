@@ -52,11 +52,14 @@ def quick_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
 
 def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str, ...], jvm_stderr: BinaryIO | None) -> SparkSession:
     java, jars = find_java(), install_jars(jar_directory())
-    scratch.mkdir(parents=True, exist_ok=True)
+    temporary = scratch / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING)
     _tell_spark_where_things_are(java.home)
-    options = " ".join((f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dderby.system.home={scratch}", *java_options))
+    places = (f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
+    # Performance data would be a file in the machine's /tmp.
+    options = " ".join((*places, "-XX:-UsePerfData", *java_options))
     configuration = {
         **_everywhere(jars, scratch=scratch),
         **(_on_this_machine() if settings.master.startswith("local") else {}),

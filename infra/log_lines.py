@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any
 
 import structlog
@@ -75,6 +77,23 @@ def render(_logger: Any, _method: str, fields: EventDict) -> str:
     except (TypeError, ValueError, RecursionError):  # Keys that are no strings, cycles: show what can be shown.
         line = json.dumps({str(key): repr(value) for key, value in fields.items()})
     return line.replace("\x7f", "\\u007f")
+
+
+def report_uncaught(service: str) -> None:
+    """From now on what nobody caught, in any thread, is one line of this process's log instead of a traceback over many."""
+    log = open_log(service, level="error", trace_ids=dict)
+
+    def of_process(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        log.critical("the process failed", reason=f"{kind.__name__}: {error}", exc_info=(kind, error, trace))
+
+    def of_thread(raised: threading.ExceptHookArgs) -> None:
+        if raised.exc_type is not SystemExit:
+            reason = f"{raised.exc_type.__name__}: {raised.exc_value}"
+            about = (raised.exc_type, raised.exc_value, raised.exc_traceback)
+            log.critical("a thread failed", thread=raised.thread.name if raised.thread else "", reason=reason, exc_info=about)
+
+    sys.excepthook = of_process
+    threading.excepthook = of_thread
 
 
 def take_over_library_logs(log: FilteringBoundLogger) -> LibraryLines:

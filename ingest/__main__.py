@@ -110,4 +110,4 @@ def _limits(ingest: IngestSettings) -> ServingLimits:
 
 
 if __name__ == "__main__":
-    run(cli)
+    run(cli, service="ingest")

@@ -141,4 +141,4 @@ def stop_event() -> threading.Event:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(app, service="worker")

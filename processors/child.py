@@ -107,4 +107,4 @@ class Leaving:
 
 
 if __name__ == "__main__":
-    run(app)
+    run(app, service="worker")

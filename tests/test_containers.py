@@ -30,6 +30,8 @@ from infra.running.supervisor import session_members
 from infra.settings import LogSettings, environment_value, environment_with
 from infra.streams.connection import open_blocking
 from infra.streams.probe import refuse_unfit
+from ingest.settings import IngestSettings
+from processors.__main__ import STOP_WITHIN_S
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = ROOT / "infra" / "deploy" / "Dockerfile"
@@ -109,6 +111,14 @@ def test_services_wait_for_a_healthy_log_and_written_settings(services: dict[str
             "init": {"condition": "service_completed_successfully"},
         }
         assert services[target]["volumes"] == [f"home:{HOME}"]
+
+
+def test_an_engine_waits_longer_than_a_service_takes_to_stop(services: dict[str, dict[str, Any]]) -> None:
+    waits_s = {name: int(services[name]["stop_grace_period"].removesuffix("s")) for name in TARGETS}
+
+    assert waits_s["ingest"] > IngestSettings().grace_ms / 1000
+    assert waits_s["worker"] > STOP_WITHIN_S
+    assert waits_s["archive"] >= 60
 
 
 def test_only_the_receiver_is_published_and_only_to_this_machine(services: dict[str, dict[str, Any]]) -> None:

@@ -67,13 +67,15 @@ def main() -> NoReturn:
     _become(verb, arguments=arguments[1:])
 
 
-def run(app: typer.Typer) -> NoReturn:
+def run(app: typer.Typer, *, service: str = "") -> NoReturn:
     """Runs a verb's typer app; errors are one sentence each.
 
-    A wrong argument and ConfigError exit with 2, Unavailable with 3, other errors of ours with 1.
+    A wrong argument and ConfigError exit with 2, Unavailable with 3, other errors of ours with 1. What nobody expected is a
+    traceback; in the log of a service it is one JSON line.
     """
     import typer
 
+    from infra.log_lines import report_uncaught
     from infra.running.obstacles import obstacle
     from infra.settings import home_directory
     from schemas.errors import ConfigError, HooklakeError, Unavailable
@@ -82,6 +84,8 @@ def run(app: typer.Typer) -> NoReturn:
         _refuse(offender)
     app.rich_markup_mode = None
     app.pretty_exceptions_enable = False
+    if service:
+        report_uncaught(service)
     try:
         code = app(prog_name=program_name(), standalone_mode=False)
     except ConfigError as error:
@@ -100,6 +104,9 @@ def run(app: typer.Typer) -> NoReturn:
         _refuse("it was interrupted, and nothing more was done", code=EXIT_FAILED)
     except typer.TyperException as error:
         _refuse_arguments(error)
+    finally:
+        if service:
+            report_uncaught(service)  # Again: typer has put a hook of its own there.
     # What a verb raised as typer.Exit comes back as a number; a verb that simply ends returns nothing.
     sys.exit(code if isinstance(code, int) else 0)
 

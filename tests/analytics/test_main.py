@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -58,6 +59,8 @@ def test_an_archive_archives_refuses_a_second_one_and_ends_when_told(
     append(log, home, an_event(), an_event())
     wait_for(home, '"rows": 2, "duplicates": 0')
     jvm = jvm_of(archive)
+    assert f"-Djava.io.tmpdir={home}/run/spark-archive/tmp" in Path(f"/proc/{jvm}/cmdline").read_text()
+    assert not Path(f"/tmp/hsperfdata_{getpass.getuser()}/{jvm}").exists()
 
     second = start()
     assert second.wait(PATIENCE_S) == 1

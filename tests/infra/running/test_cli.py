@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import signal
 import subprocess
 import sys
@@ -165,3 +166,32 @@ def test_help_that_nobody_reads_to_its_end_says_nothing_else(home: Path) -> None
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait(timeout=60) == 0
+
+
+UNCAUGHT = """
+import threading, typer
+from infra.running.cli import run
+app = typer.Typer()
+
+@app.command()
+def main() -> None:
+    thread = threading.Thread(target=lambda: 1 / 0, name="aside")
+    thread.start()
+    thread.join()
+    raise ValueError("of nobody")
+
+run(app, service="test")
+"""
+
+
+def test_what_nobody_caught_is_a_line_of_the_services_log(home: Path) -> None:
+    environment = environment_with({"HOOKLAKE_HOME": str(home), "PYTHONPATH": str(ROOT)})
+    done = subprocess.run([sys.executable, "-c", UNCAUGHT], env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1
+    assert [(line["event"], line["reason"], line["level"], line["service"]) for line in lines] == [
+        ("a thread failed", "ZeroDivisionError: division by zero", "critical", "test"),
+        ("the process failed", "ValueError: of nobody", "critical", "test"),
+    ]
+    assert all("Traceback" in line["exception"] for line in lines)
