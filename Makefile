@@ -13,7 +13,8 @@ help:
 setup:
 	@$(PYTHON) -I infra/running/provision.py
 
-# exec, and the exit code of `up` is 0 after Ctrl-C: make has nothing to complain about.
+# exec, so that SIGTERM to the recipe reaches `up`. After Ctrl-C `up` itself ends with 0, but make got the signal too, waits for it, and
+# ends by it: the shell shows 130. `.venv/bin/hooklake up` shows 0.
 up: setup
 	@exec .venv/bin/hooklake up
 

@@ -45,7 +45,9 @@ class SourceSettings(Strict):
     max_body_bytes: int | None = Field(None, ge=1, description="Its own cap on a body, instead of the scheme's or the receiver's.")
     repository: str | None = Field(None, pattern=POINTER, description="Where in a JSON body the subject stands: `repository.full_name`.")
     key: str | None = Field(
-        None, pattern=POINTER, description="Where in a JSON body the ordering key stands; events of one key keep order."
+        None,
+        pattern=POINTER,
+        description="Where in a JSON body the ordering key stands; a processor with `key=True` runs events of one key in order.",
     )
 
     header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that carries the signature.")

@@ -126,7 +126,7 @@ def overview() -> str:
     width = max(len(verb.name) for verb in VERBS)
     verbs = "\n".join(f"  {verb.name:<{width}}  {verb.help}" for verb in VERBS)
     return (
-        "hooklake receives webhooks, keeps every one of them for ever, and lets you process, query and replay them.\n\n"
+        "hooklake receives webhooks, keeps every one of them for ever, and lets you process and query them.\n\n"
         f"Usage: hooklake VERB [ARGUMENTS]...\n\n{verbs}\n\n"
         "`hooklake VERB --help` explains a verb. Data and settings live in .hooklake, or where HOOKLAKE_HOME says."
     )
