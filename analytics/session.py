@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -54,12 +55,13 @@ def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str,
     java, jars = find_java(), install_jars(jar_directory())
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    logging = scratch / "log4j2.properties"
-    logging.write_text(LOGGING)
+    log_layout = scratch / "log4j2.properties"
+    log_layout.write_text(LOGGING)
     _tell_spark_where_things_are(java.home)
-    places = (f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
+    places = (f"-Dlog4j2.configurationFile={log_layout.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
     # Performance data would be a file in the machine's /tmp.
-    options = " ".join((*places, "-XX:-UsePerfData", *java_options))
+    # Each in quotes: the home's path may have spaces.
+    options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", *java_options))
     configuration = {
         **_everywhere(jars, scratch=scratch),
         **(_on_this_machine() if settings.master.startswith("local") else {}),
@@ -70,9 +72,18 @@ def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str,
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm_stderr})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkException as error:
         raise TableUnavailable(f"Spark did not start ({error.getMessage()}), so the tables cannot be reached") from error
+    _log_broken_connections(spark)
+    return spark
+
+
+def _log_broken_connections(spark: SparkSession) -> None:
+    """When the JVM dies, pyspark's server would print a traceback between the JSON lines of our log; it becomes one of them."""
+    server: Any = spark.sparkContext._accumulatorServer
+    log = logging.getLogger("pyspark.accumulators")
+    server.handle_error = lambda _request, _address: log.warning("a connection of Spark's JVM broke", exc_info=True)
 
 
 def _everywhere(jars: list[Path], *, scratch: Path) -> dict[str, str]:

@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("spark"))
+    # A path with a space: Spark takes its options as one text, which would fall apart there.
+    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("a home"))
     yield session
     stop_session(session)
 
