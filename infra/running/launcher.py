@@ -33,6 +33,8 @@ from schemas.errors import ConfigError
 
 LOG = "log"
 STOP_STAGES = {RECEIVER: 0, "worker": 1, ARCHIVE: 2, LOG: 3}
+# A worker waits for its children to drain, the archive for the batch in hand; both end sooner when there is nothing to wait for.
+STOP_WITHIN_S = {RECEIVER: 20.0, "worker": 30.0, ARCHIVE: 60.0}
 # Spark takes the processor for many seconds: the receiver, which has to answer within three, goes first.
 ARCHIVE_PATIENCE_S = 3.0
 # After this long a person should hear why a service does not become ready; Spark needs most of a minute on a slow machine.
@@ -155,6 +157,7 @@ def _child(service: Service, *, settings: Settings, listener: socket.socket, emb
         why_unready=lambda: why_unready(service, settings=settings),
         slow_after_s=ARCHIVE_SLOW_AFTER_S if is_archive else SLOW_AFTER_S,
         stop_stage=STOP_STAGES[service.kind],
+        grace_s=STOP_WITHIN_S[service.kind],
         after=RECEIVER if is_archive else LOG if embedded else "",
         patience_s=ARCHIVE_PATIENCE_S if is_archive else float("inf"),
         why_not=(lambda: java_is_missing(environment)) if is_archive else None,

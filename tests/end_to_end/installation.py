@@ -62,7 +62,7 @@ class Installation:
         family = descendants(self.up.pid)
         self.up.send_signal(how)
         try:
-            code = self.up.wait(timeout=90)
+            code = self.up.wait(timeout=180)
         finally:
             self.up.kill()
             self.up = None
