@@ -8,6 +8,8 @@ from infra.streams.settle import Ack, GiveUp, HoldBack, RetryLater, Settlement
 from processors.retry import RetryIn, RetryPolicy, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000
+FIRST_TRACEBACK_CHARACTERS = 4000
+"""Of a failure that is retried: it travels with the event from attempt to attempt."""
 
 
 def after_attempt(
@@ -17,15 +19,17 @@ def after_attempt(
     if error is None:
         return Ack()
     step = next_step(error, attempt=attempt, policy=policy)
+    shown = "".join(traceback.format_exception(error))
     if isinstance(step, RetryIn):
         if hold_count is not None:
             return HoldBack(step.delay_ms, delivery_count=hold_count)
-        return RetryLater(step.delay_ms, retry_count=attempt)
+        said = storable(shown, most=FIRST_TRACEBACK_CHARACTERS)
+        return RetryLater(step.delay_ms, retry_count=attempt, error=describe(error), traceback=said)
     return GiveUp(
         processor=processor,
         reason=step.reason,
         error=describe(error),
-        traceback=storable("".join(traceback.format_exception(error)), most=TRACEBACK_CHARACTERS),
+        traceback=storable(shown, most=TRACEBACK_CHARACTERS),
         attempts=attempt,
         dead_at_ms=now_ms,
     )

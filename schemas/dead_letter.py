@@ -16,10 +16,18 @@ class DeadLetter(BaseModel):
     """Shard and entry id, `2-1763316000000-0`: how operators name this dead letter."""
     group: str
     processor: str
+    from_stream: str = ""
+    """The key of the stream that its last delivery came from: an event stream, or the group's retry stream."""
+    from_entry: str = ""
+    """The entry id there."""
     reason: str
     error: str = ""
     """The last error's class and message."""
     traceback: str = ""
+    first_error: str = ""
+    """The first error's class and message, the same as the last where there was one attempt; empty where the first attempts left
+    none: their worker died, or the event was held back to keep its order."""
+    first_traceback: str = ""
     attempts: int
     dead_at: AwareDatetime
     state: str = "open"

@@ -16,6 +16,7 @@ from infra.streams.entries import Fields, decode
 from infra.streams.keys import Keys
 from infra.streams.positions import id_order
 from infra.streams.scripts import run_blocking
+from infra.streams.settle import FIRST_FIELDS
 from schemas.dead_letter import DeadLetter
 from schemas.errors import MalformedEntry
 from schemas.event import from_epoch_ms
@@ -23,7 +24,7 @@ from schemas.event import from_epoch_ms
 # Letters carry whole bodies, so only a few are in memory at a time.
 CHUNK = 50
 
-WHY = ("processor", "reason", "error", "traceback")
+WHY = ("processor", "reason", "error", "traceback", *FIRST_FIELDS)
 OWN_FIELDS = ("record", "group", "from", "from_entry", "incarnation", "sequence", *WHY, "attempts", "dead_at")
 """What a letter says of itself; everything else was the entry's. A field of the entry with such a name is kept as `kept:<name>`."""
 
@@ -85,7 +86,7 @@ class DeadLetters:
 
 def read_letter(fields: Fields, *, shard: int, entry_id: str, state: str) -> DeadLetter:
     """Pure: the dead letter that an entry of the stream `dead` describes."""
-    own = {name: fields.get(name.encode(), b"").decode(errors="replace") for name in ("group", *WHY)}
+    own = {name: fields.get(name.encode(), b"").decode(errors="replace") for name in ("group", "from_entry", *WHY)}
     entry = {name.removeprefix(b"kept:"): value for name, value in fields.items() if name.decode("latin-1") not in OWN_FIELDS}
     try:
         event, raw = decode(entry), {}
@@ -93,6 +94,7 @@ def read_letter(fields: Fields, *, shard: int, entry_id: str, state: str) -> Dea
         event, raw = None, {name.decode("latin-1"): value.decode("latin-1") for name, value in entry.items()}
     return DeadLetter(
         id=f"{shard}-{entry_id}",
+        from_stream=fields.get(b"from", b"").decode(errors="replace"),
         attempts=int(fields.get(b"attempts", b"0")),
         dead_at=from_epoch_ms(int(fields.get(b"dead_at", b"0"))),
         state=state,

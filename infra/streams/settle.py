@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by
 from infra.streams.pipelining import Pipeline
@@ -20,10 +21,15 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """Hand it to the same group again after a while of server time."""
+    """Hand it to the same group again after a while of server time.
+
+    What failed travels with the entry if it is the first failure, so that a dead letter can tell how it began.
+    """
 
     delay_ms: int
     retry_count: int
+    error: str = ""
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class HoldBack:
 
 Settlement = Ack | RetryLater | HoldBack | GiveUp
 
+FIRST_FIELDS = ("first_error", "first_traceback")
+"""The fields in which the first failure travels with a retried entry, and stands in its dead letter."""
 
 Decision = tuple[Lease, Settlement]
 
@@ -81,23 +89,45 @@ def _arguments(decisions: Sequence[tuple[Lease, Settlement]], *, group: str, con
     arguments: list[str | bytes | int] = [group, consumer]
     for lease, settlement in decisions:
         # Nearly all are acks.
-        action = ("a", "") if type(settlement) is Ack else _action(settlement)
+        action = ("a", "") if type(settlement) is Ack else _action(settlement, first=_first_failure(lease.fields))
         arguments += (lease.entry_id, lease.delivery_count, *action)
     return arguments
 
 
-def _action(settlement: Settlement) -> tuple[str, str | bytes]:
+def _action(settlement: Settlement, *, first: dict[str, str]) -> tuple[str, str | bytes]:
     match settlement:
         case Ack():
             return "a", ""
         case RetryLater(delay_ms, retry_count):
-            return "r", f"{delay_ms}:{retry_count}"
+            begins = _as_first(settlement) if settlement.error and not first else {}
+            return "r", f"{delay_ms}:{retry_count}:".encode() + _packed(begins)
         case HoldBack(_, delivery_count):
             return "h", str(delivery_count)
         case GiveUp():
-            return "d", orjson.dumps(
-                [
-                    "processor", settlement.processor, "reason", settlement.reason, "error", settlement.error,
-                    "traceback", settlement.traceback, "attempts", str(settlement.attempts), "dead_at", str(settlement.dead_at_ms),
-                ]
+            return "d", _packed(
+                {
+                    "processor": settlement.processor, "reason": settlement.reason, "error": settlement.error,
+                    "traceback": settlement.traceback, **(first or _only_or_unknown(settlement)),
+                    "attempts": str(settlement.attempts), "dead_at": str(settlement.dead_at_ms),
+                }
             )  # fmt: skip
+
+
+def _first_failure(fields: Fields) -> dict[str, str]:
+    """What an earlier retry wrote into the entry; a foreign entry may have such fields too, but has not been retried."""
+    if b"retry_count" not in fields:
+        return {}
+    return {name: fields[name.encode()].decode(errors="replace") for name in FIRST_FIELDS if name.encode() in fields}
+
+
+def _as_first(failed: RetryLater | GiveUp) -> dict[str, str]:
+    return dict(zip(FIRST_FIELDS, (failed.error, failed.traceback), strict=True))
+
+
+def _only_or_unknown(failed: GiveUp) -> dict[str, str]:
+    """An earlier attempt left no error where its worker died, or where the entry was held back: nothing is then said of it."""
+    return _as_first(failed) if failed.attempts <= 1 else dict.fromkeys(FIRST_FIELDS, "")
+
+
+def _packed(fields: dict[str, str]) -> bytes:
+    return orjson.dumps([part for pair in fields.items() for part in pair])

@@ -5,8 +5,8 @@
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
 -- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
---       action a: nothing more; r: detail = '<delay ms>:<retry_count>'; h: stays pending, detail = its delivery count from now on;
---       d: detail = JSON list of fields and values
+--       action a: nothing more; r: detail = '<delay ms>:<retry_count>:<JSON list of fields and values to add>';
+--       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values
 -- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry)
 --         an error, with nothing done, when a detail cannot be parsed
 local group, consumer = ARGV[1], ARGV[2]
@@ -16,22 +16,27 @@ local log_fields = {incarnation = true, sequence = true, recheck = true, conflic
 -- event's own among them, stay as they are; the rest is kept packed in one field.
 local most_fields = 1000
 
+local function texts(json)
+    local is_json, parts = pcall(cjson.decode, json)
+    for _, part in ipairs(is_json and type(parts) == 'table' and parts or {false}) do
+        if type(part) ~= 'string' then
+            return nil
+        end
+    end
+    return parts
+end
+
 local function parsed(action, detail)
     if action == 'a' then
         return {}
     elseif action == 'r' then
-        local delay_ms, retry_count = string.match(detail, '^(%d+):(%d+)$')
-        return delay_ms and {delay_ms = delay_ms, retry_count = retry_count}
+        local delay_ms, retry_count, added = string.match(detail, '^(%d+):(%d+):(.*)$')
+        local parts = added and texts(added)
+        return parts and {delay_ms = delay_ms, retry_count = retry_count, parts = parts}
     elseif action == 'h' then
         return string.match(detail, '^%d+$') and {delivery_count = detail}
     elseif action == 'd' then
-        local is_json, parts = pcall(cjson.decode, detail)
-        for _, part in ipairs(is_json and type(parts) == 'table' and parts or {false}) do
-            if type(part) ~= 'string' then
-                return nil
-            end
-        end
-        return parts
+        return texts(detail)
     end
 end
 
@@ -104,6 +109,9 @@ local function retry(id, decided)
         count_lost()
         return 0
     end
+    for _, part in ipairs(decided.parts) do
+        fields[#fields + 1] = part
+    end
     fields[#fields + 1] = 'retry_count'
     fields[#fields + 1] = decided.retry_count
     if decided.delay_ms == '0' then
@@ -132,13 +140,17 @@ local function give_up(id, parts)
     end
     local own = {}
     for i = 1, #letter, 2 do
-        own[letter[i]] = true
+        own[letter[i]] = letter[i + 1]
     end
     for i = 1, fields and #fields or 0, 2 do
-        -- A malformed entry may have fields called like the letter's own; `requeue` takes the prefix off again.
-        local is_taken = own[fields[i]] or string.sub(fields[i], 1, 5) == 'kept:'
-        letter[#letter + 1] = is_taken and 'kept:' .. fields[i] or fields[i]
-        letter[#letter + 1] = fields[i + 1]
+        local name, value = fields[i], fields[i + 1]
+        -- The first failure came with the entry, and stands among the letter's own fields now.
+        if not (string.sub(name, 1, 6) == 'first_' and own[name] == value) then
+            -- A malformed entry may have fields called like the letter's own; `requeue` takes the prefix off again.
+            local is_taken = own[name] or string.sub(name, 1, 5) == 'kept:'
+            letter[#letter + 1] = is_taken and 'kept:' .. name or name
+            letter[#letter + 1] = value
+        end
     end
     redis.call('XADD', KEYS[5], '*', unpack(letter))
     redis.call('HINCRBY', KEYS[6], 'dead:' .. group, 1)
