@@ -5,17 +5,19 @@
 -- KEYS  1 delayed  2 delayed bodies  3 ledger
 -- ARGV  1 the start of the shard's retry keys, `...{n}:retry:` (same hash tag as KEYS)  2 how many at most
 -- returns how many were moved
-local now = redis.call('TIME')
-local now_ms = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+-- include id_above
+
+local now_ms = server_ms()
 local moved = 0
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[2])) do
-    local group = string.match(member, '^([^|]+)|')
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now_ms), 'LIMIT', 0, ARGV[2])) do
+    local group, origin = string.match(member, '^([^|]+)|.*|([^|]+)$')
     -- Unpacked before anything is removed: settle never packs more fields than can be passed on.
     local is_body, fields = pcall(cmsgpack.unpack, redis.call('HGET', KEYS[2], member))
     redis.call('ZREM', KEYS[1], member)
     redis.call('HDEL', KEYS[2], member)
     if is_body and type(fields) == 'table' then
-        redis.call('XADD', ARGV[1] .. group, '*', unpack(fields))
+        local stream = ARGV[1] .. group
+        redis.call('XADD', stream, id_above(stream, origin, now_ms), unpack(fields))
         moved = moved + 1
     else
         redis.call('HINCRBY', KEYS[3], 'lost:' .. group, 1)

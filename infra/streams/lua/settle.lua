@@ -9,6 +9,8 @@
 --       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values
 -- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry)
 --         an error, with nothing done, when a detail cannot be parsed
+-- include id_above
+
 local group, consumer = ARGV[1], ARGV[2]
 local is_retry_stream = KEYS[1] == KEYS[2]
 local log_fields = {incarnation = true, sequence = true, recheck = true, conflict = true, retry_count = true}
@@ -115,11 +117,10 @@ local function retry(id, decided)
     fields[#fields + 1] = 'retry_count'
     fields[#fields + 1] = decided.retry_count
     if decided.delay_ms == '0' then
-        redis.call('XADD', KEYS[2], '*', unpack(fields))
+        redis.call('XADD', KEYS[2], id_above(KEYS[2], id, server_ms()), unpack(fields))
         return 1
     end
-    local now = redis.call('TIME')
-    local due_ms = now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(decided.delay_ms)
+    local due_ms = server_ms() + tonumber(decided.delay_ms)
     -- The stream's own key makes the member unique: an entry waits at most once per stream it came from.
     local member = group .. '|' .. KEYS[1] .. '|' .. id
     redis.call('ZADD', KEYS[3], string.format('%.0f', due_ms), member)
