@@ -1,30 +1,39 @@
-"""Owns `hooklake dead-letters`: what a group gave up on, shown to a person and sent back to its group."""
+"""Owns `hooklake dead-letters`: what a group gave up on, shown to a person, sent back to its group or discarded.
+
+From cron: `python -m processors.requeue requeue --all --group G --since 1h`.
+
+    0  done, also when there was nothing to do        1  a named letter does not exist, or one could not be requeued or discarded
+    2  a setting or an argument is wrong              3  the log is unavailable, try again later: what was done stays done
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 import orjson
 import typer
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
-from infra.running.cli import run
-from infra.running.screen import table_console, visible
+from infra.running.cli import EXIT_FAILED, run
+from infra.running.moments import operator_name
+from infra.running.screen import table_console
 from infra.settings import did_you_mean, load_settings
-from infra.streams.dead_letters import DeadLetters
-from schemas.dead_letter import DeadLetter
+from infra.streams.dead_letters import OPEN, DeadLetters
+from processors import letter_choice as options
+from processors.letter_choice import Choice, act_on, chosen, filter_of, named
+from processors.letter_listing import summary, table
+from processors.retry import storable
 from schemas.errors import ConfigError, NotFound
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Lists, shows and requeues events that a group gave up on.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Lists, shows, requeues and discards events that a group gave up on.")
 
-GroupOption = Annotated[str, typer.Option(help="Only dead letters of this group.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-StateOption = Annotated[str, typer.Option(help="`open`, `requeued` or `all`.")]
+REASON_CHARACTERS = 2000
+REFUSALS = {"already": "were {done} before", "requeued": "were requeued before", "discarded": "were discarded before", "gone": "are gone"}
 
 
 @contextlib.contextmanager
@@ -39,117 +48,140 @@ def _opened() -> Iterator[DeadLetters]:
 
 @app.command("list")
 def list_letters(
-    group: GroupOption = "",
-    state: StateOption = "open",
+    group: options.Group = "",
+    event_type: options.Type = "",
+    tenant: options.Tenant = "",
+    source: options.SourceName = "",
+    since: options.Since = "",
+    until: options.Until = "",
+    reason: options.Reason = "",
+    state: options.State = OPEN,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 100,
-    as_json: JsonOption = False,
+    as_json: options.Json = False,
 ) -> None:
     """Lists dead letters, newest first, one line each."""
+    among = filter_of(
+        since=since, until=until, state=state, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason
+    )
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
-        found = list(letters.letters(group=group, state=_state(state), limit=limit + 1))
-    shown = found[:limit]
+        found = letters.letters(chosen=among, limit=limit + 1)
+        rows = [summary(letter) for letter in itertools.islice(found, limit)]
+        is_more = next(found, None) is not None
     if as_json:
-        sys.stdout.write(orjson.dumps([_summary(letter) for letter in shown], option=orjson.OPT_INDENT_2).decode() + "\n")
+        _print_json(rows, indent=True)
         return
     console = table_console()
-    console.print(_table(shown) if shown else f"no {'' if state == 'all' else state + ' '}dead letters")
-    if len(found) > len(shown):
+    console.print(table(rows) if rows else f"no {'' if state == 'all' else state + ' '}dead letters")
+    if is_more:
         console.print("... and more; raise --limit to see them")
 
 
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="The dead letter's id, or its event's id.")],
+    as_json: options.Json = False,  # noqa: ARG001 - it is JSON anyway; scripts pass it to every command
 ) -> None:
-    """Shows everything that is known about a dead letter, its event included, as JSON."""
+    """Shows everything that is known about a dead letter, its event and what was decided about it included, as JSON."""
     with _opened() as letters:
-        for letter in _named(letters, name):
+        for letter in named(letters, name):
             sys.stdout.write(letter.model_dump_json(indent=2) + "\n")
 
 
 @app.command()
 def requeue(
-    names: Annotated[list[str] | None, typer.Argument(help="Ids of dead letters or of their events.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All open dead letters that the filters let pass.")] = False,
-    group: GroupOption = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many would be requeued.")] = False,
-    as_json: JsonOption = False,
+    names: options.Names = None,
+    everything: options.All = False,
+    group: options.Group = "",
+    event_type: options.Type = "",
+    tenant: options.Tenant = "",
+    source: options.SourceName = "",
+    since: options.Since = "",
+    until: options.Until = "",
+    reason: options.Reason = "",
+    limit: options.Limit = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Sends dead letters back to their group, as a first attempt; doing it twice is harmless."""
-    if bool(names) == everything:
-        raise ConfigError("name the dead letters to requeue, or say --all; nothing was requeued")
+    """Sends dead letters back to their group, as a first attempt; doing it twice is harmless.
+
+    Exits with 1 when one could not be requeued, because it was discarded or is gone.
+    """
+    among = filter_of(since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason)
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
-        if everything:
-            chosen = list(letters.letters(group=group, state="open"))
-        else:
-            chosen = [letter for name in names or [] for letter in _named(letters, name) if not group or letter.group == group]
-        results = {"found": len(chosen), "requeued": 0, "already": 0, "gone": 0}
-        for letter in [] if dry_run else _progress(chosen):
-            results[letters.requeue(letter)] += 1
-    if as_json:
-        sys.stdout.write(orjson.dumps({**results, "dry_run": dry_run}).decode() + "\n")
-    elif dry_run:
-        print(f"{len(chosen)} dead letters would be requeued")
-    else:
-        print(f"{results['requeued']} of {len(chosen)} dead letters requeued" + _rest(results))
+        choice = chosen(letters, names=names or [], everything=everything, among=among, limit=limit)
+        goes_on = not dry_run and (yes or not everything or _agreed(choice, verb="requeue"))
+        act = partial(letters.requeue, by=operator_name())
+        results = act_on(choice, act=act, what="requeueing") if goes_on else Counter[str]()
+    _report(choice, results=results, done="requeued", is_dry=not goes_on, as_json=as_json)
+    raise typer.Exit(EXIT_FAILED if results["gone"] or results["discarded"] else 0)
 
 
-def _rest(results: dict[str, int]) -> str:
-    notes = [f"{results[key]} {text}" for key, text in (("already", "were requeued before"), ("gone", "are gone")) if results[key]]
-    return f" ({', '.join(notes)})" if notes else ""
+@app.command()
+def discard(
+    names: options.Names = None,
+    because: Annotated[str, typer.Option(help="Why; it is kept with the letter.")] = "",
+    everything: options.All = False,
+    group: options.Group = "",
+    event_type: options.Type = "",
+    tenant: options.Tenant = "",
+    source: options.SourceName = "",
+    since: options.Since = "",
+    until: options.Until = "",
+    reason: options.Reason = "",
+    limit: options.Limit = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Closes dead letters for good, with a record of who did so and why; nothing is deleted before its retention is over.
 
-
-def _progress(chosen: list[DeadLetter]) -> Iterable[DeadLetter]:
-    console = Console(stderr=True)
-    return track(chosen, description="requeueing", console=console, transient=True) if console.is_terminal else chosen
-
-
-def _named(letters: DeadLetters, name: str) -> list[DeadLetter]:
-    found = letters.find(name)
-    if not found:
-        raise NotFound(f"no dead letter is called {name}; `hooklake dead-letters list --state all` shows them all")
-    return found
+    Exits with 1 when one was refused, because it was requeued or discarded before, or is gone.
+    """
+    among = filter_of(since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason)
+    if not because.strip() and not dry_run:
+        raise ConfigError("discarding needs --because TEXT, which is kept with the letter; nothing was discarded")
+    with _opened() as letters:
+        _refuse_unknown(group, letters=letters)
+        choice = chosen(letters, names=names or [], everything=everything, among=among, limit=limit)
+        if everything and not (yes or dry_run or _is_terminal()):
+            raise ConfigError("discarding --all cannot be undone: say --yes where nobody can be asked; nothing was discarded")
+        goes_on = not dry_run and (yes or not everything or _agreed(choice, verb="discard"))
+        act = partial(letters.discard, by=operator_name(), because=storable(because, most=REASON_CHARACTERS))
+        results = act_on(choice, act=act, what="discarding") if goes_on else Counter[str]()
+    _report(choice, results=results, done="discarded", is_dry=not goes_on, as_json=as_json)
+    raise typer.Exit(EXIT_FAILED if goes_on and results["discarded"] < choice.count else 0)
 
 
 def _refuse_unknown(group: str, *, letters: DeadLetters) -> None:
-    known = letters.groups()
-    if group and group not in known:
+    if group and group not in (known := letters.groups()):
         raise NotFound(f"--group {group}: the log knows no such group{did_you_mean(group, known)}; nothing was done")
 
 
-def _state(state: str) -> str:
-    if state not in ("open", "requeued", "all"):
-        raise ConfigError(f"--state {state} is unknown; it is one of open, requeued, all")
-    return "" if state == "all" else state
+def _agreed(choice: Choice, *, verb: str) -> bool:
+    """Asks where somebody can be asked; cron goes on by itself."""
+    return choice.count == 0 or not _is_terminal() or typer.confirm(f"{verb} {choice.count} dead letters?", err=True)
 
 
-def _summary(letter: DeadLetter) -> dict[str, object]:
-    event = letter.event
-    return {
-        "id": letter.id,
-        "event_id": letter.event_id,
-        "group": letter.group,
-        "processor": letter.processor,
-        "event_type": event.event_type if event else "",
-        "tenant_id": event.tenant_id if event else "",
-        "source": event.source if event else "",
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "dead_at": letter.dead_at,
-        "state": letter.state,
-    }
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
-def _table(letters: Iterable[DeadLetter]) -> Table:
-    table = Table("event", "group", "type", "attempts", "dead at", "state", "reason")
-    for letter in letters:
-        row = _summary(letter)
-        names = (letter.event_id or letter.id, letter.group, row["event_type"], letter.attempts)
-        # Reasons come from foreign code: one line of plain text.
-        table.add_row(*(visible(str(value)) for value in (*names, f"{letter.dead_at:%Y-%m-%d %H:%M:%S}", letter.state, letter.reason)))
-    return table
+def _report(choice: Choice, *, results: Counter[str], done: str, is_dry: bool, as_json: bool) -> None:
+    if as_json:
+        counts = {answer: results[answer] for answer in ("requeued", "discarded", "already", "gone")}
+        _print_json({"found": choice.count, **counts, "dry_run": is_dry})
+    elif is_dry:
+        print(f"{choice.count} dead letters would be {done}")
+    else:
+        notes = [f"{results[answer]} {text.format(done=done)}" for answer, text in REFUSALS.items() if answer != done and results[answer]]
+        print(f"{results[done]} of {choice.count} dead letters {done}" + (f" ({', '.join(notes)})" if notes else ""))
+
+
+def _print_json(value: object, *, indent: bool = False) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,12 @@ class DeadLetter(BaseModel):
     attempts: int
     dead_at: AwareDatetime
     state: str = "open"
-    """`open`, or `requeued` after an operator sent it back to its group."""
+    """`open`; `requeued` after an operator sent it back to its group; `discarded` after one decided to leave it."""
+    decided_by: str = ""
+    """Who requeued or discarded it, as user@host."""
+    decided_at: AwareDatetime | None = None
+    because: str = ""
+    """Why it was discarded."""
     event_id: str = ""
     event: StreamEvent | None = None
     """None when the entry could not be decoded."""

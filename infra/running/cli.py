@@ -42,7 +42,7 @@ VERBS = (
     Verb("status", "infra.running.status", "Shows lag, counts, dead letters and processes on one screen."),
     Verb("query", "analytics.query", "Runs a read-only SQL query over the archived events."),
     Verb("doctor", "infra.running.doctor", "Checks this installation and says what to do about each fault."),
-    Verb("dead-letters", "processors.requeue", "Lists, shows and requeues events that a group gave up on."),
+    Verb("dead-letters", "processors.requeue", "Lists, shows, requeues and discards events that a group gave up on."),
     Verb("work", "processors", "Runs a group's processors over its events."),
     Verb("ingest", "ingest", "Runs the receiver."),
     Verb("archive", "analytics", "Runs the archive: drains the log into Delta tables."),

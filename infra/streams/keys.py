@@ -19,7 +19,7 @@ Fields of the ledger:
     seen_depths                                how many generations of children the buckets of a period have
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
-    dead:<group>, requeued:<group>             dead letters written, and those of them that were sent back
+    dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
     lost:<group>                               deliveries whose entry was trimmed beneath the group
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters

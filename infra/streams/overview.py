@@ -91,12 +91,12 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     rows = ledgers[0].get(b"rows:events")
     found.archived_rows = int(rows) if rows is not None else None
     for group, kind in sorted((await _declared(pipeline, keys=keys)).items()):
-        dead, requeued, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "requeued", "lost"))
+        dead, closed, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
         state = _group_state(group, kind=kind, lags=lags, ages=ages)
-        found.groups.append(replace(state, dead_letters=dead - requeued, dead_letters_ever=dead, lost=lost))
-        found.open_dead_letters += dead - requeued
+        found.groups.append(replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost))
+        found.open_dead_letters += dead - closed
     return found
 
 

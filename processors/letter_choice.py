@@ -1,0 +1,95 @@
+"""Owns which dead letters a command is about: the ones it names, or all that its filters let pass, counted before anything is done."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from infra.clock import Clock
+from infra.running.moments import parse_moment
+from infra.streams.dead_letters import OPEN, DeadLetters
+from infra.streams.letter_filter import LetterFilter
+from schemas.dead_letter import DeadLetter
+from schemas.errors import ConfigError, NotFound
+
+STATES = (OPEN, "requeued", "discarded", "all")
+
+Names = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters or of their events.")]
+All = Annotated[bool, typer.Option("--all", help="All open dead letters that the filters let pass.")]
+Group = Annotated[str, typer.Option(help="Only dead letters of this group.")]
+Type = Annotated[str, typer.Option("--type", help="Only events of this type, or of all that begin so: `github.*`.")]
+Tenant = Annotated[str, typer.Option(help="Only events of this tenant.")]
+SourceName = Annotated[str, typer.Option("--source", help="Only events of this source.")]
+Since = Annotated[str, typer.Option(help="Only what became a dead letter at this time or later: ISO 8601, or `2h` ago.")]
+Until = Annotated[str, typer.Option(help="Only what became a dead letter before this time.")]
+Reason = Annotated[str, typer.Option(help="Only reasons that contain this text.")]
+State = Annotated[str, typer.Option(help="`open`, `requeued`, `discarded` or `all`.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many it would be.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before acting on --all.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many dead letters are meant, and their ids as often as they are asked for: they are not kept in memory."""
+
+    count: int
+    ids: Callable[[], Iterator[str]]
+
+
+def filter_of(*, since: str, until: str, state: str, event_type: str, **others: str) -> LetterFilter:
+    """What the options say; raises ConfigError."""
+    if state not in STATES:
+        raise ConfigError(f"--state {state} is unknown; it is one of {', '.join(STATES)}")
+    now = Clock().now()
+    return LetterFilter(
+        since=parse_moment(since, now=now, option="--since") if since else None,
+        until=parse_moment(until, now=now, option="--until") if until else None,
+        state="" if state == "all" else state,
+        event_type=event_type,
+        **others,
+    )
+
+
+def chosen(letters: DeadLetters, *, names: list[str], everything: bool, among: LetterFilter, limit: int | None) -> Choice:
+    """Counts what is meant; raises ConfigError when that is not clear, and NotFound for a name that nothing has."""
+    if bool(names) == everything:
+        raise ConfigError("name the dead letters, or say --all; nothing was done")
+    if everything:
+        ends = letters.ends()
+        return _choice(lambda: itertools.islice(letters.ids(among, ends=ends), limit))
+    if among != LetterFilter(group=among.group, state=OPEN) or limit is not None:
+        raise ConfigError("filters other than --group choose among --all, and here dead letters are named; nothing was done")
+    found = [letter.id for name in names for letter in named(letters, name) if among.group in ("", letter.group)]
+    return _choice(lambda: iter(dict.fromkeys(found)))
+
+
+def _choice(ids: Callable[[], Iterator[str]]) -> Choice:
+    return Choice(sum(1 for _ in ids()), ids)
+
+
+def named(letters: DeadLetters, name: str) -> list[DeadLetter]:
+    found = letters.find(name)
+    if not found:
+        raise NotFound(f"no dead letter is called {name}; `hooklake dead-letters list --state all` shows them all")
+    return found
+
+
+def act_on(choice: Choice, *, act: Callable[[str], str], what: str) -> Counter[str]:
+    """Acts on one after the other, behind a bar on a terminal; counts what each act answered."""
+    console, results = Console(stderr=True), Counter[str]()
+    columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=choice.count)
+        for letter_id in choice.ids():
+            results[act(letter_id)] += 1
+            progress.advance(task)
+    return results
