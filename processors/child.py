@@ -27,7 +27,7 @@ from infra.settings import Settings, load_settings
 from infra.streams.probe import refuse_unfit_log
 from infra.telemetry import Telemetry
 from processors.assignment import assigned
-from processors.settings import GroupSettings, group_settings
+from processors.settings import DeadLetterSettings, GroupSettings, group_settings
 from processors.worker import DRAIN_WITHIN_S, Worker
 
 EXIT_OVERSTAYED = 4
@@ -65,8 +65,9 @@ async def _work(
         registry = await stack.enter_async_context(assigned(group, options=options, module=module, home=settings.home))
         refuse_unfit_log(settings.log, home=settings.home)
         worker = Worker(
-            group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry
-        )
+            group, consumer=consumer, registry=registry, settings=options, log=settings.log, home=settings.home, telemetry=telemetry,
+            dead_letters=settings.section("dead_letters", DeadLetterSettings),
+        )  # fmt: skip
         if ops_fd is not None:
             ops = OpsServer(inherited(ops_fd), page=telemetry.metrics_page, is_ready=lambda: worker.makes_progress)
             stack.callback(ops.stop)

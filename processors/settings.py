@@ -123,7 +123,15 @@ class GroupSettings(Strict):
 class DeadLetterSettings(Strict):
     """What becomes of events that a group gave up on."""
 
-    retention: str = Field("168h", pattern=r"^[1-9][0-9]*h$", description="How long a dead letter is kept in the log at least.")
+    retention: str = Field(
+        "168h",
+        pattern=r"^[1-9][0-9]{0,6}h$",
+        description="How long a dead letter is kept in the log at least; longer until it is archived.",
+    )
+
+    @property
+    def retention_ms(self) -> int:
+        return int(self.retention.removesuffix("h")) * 3_600_000
 
 
 def group_settings(settings: Settings, name: str) -> GroupSettings:

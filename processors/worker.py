@@ -34,7 +34,7 @@ from processors.lease_thread import LeaseThread, Leave
 from processors.leases import RENEWALS_PER_LEASE, Hand
 from processors.order import Lanes
 from processors.registry import Registry
-from processors.settings import GroupSettings
+from processors.settings import DeadLetterSettings, GroupSettings
 from processors.settler import Settler
 from schemas.errors import StreamUnavailable
 
@@ -64,9 +64,11 @@ class Worker:
         home: Path,
         telemetry: Telemetry,
         clock: Clock | None = None,
+        dead_letters: DeadLetterSettings | None = None,
     ) -> None:
         clock = clock or Clock()
         self._settings = settings
+        self._dead_letters = dead_letters or DeadLetterSettings()
         self._telemetry = telemetry
         self._keys = Keys(log.prefix, log.shards)
         # A blocking read holds its connection, so everything else has one of its own.
@@ -236,6 +238,7 @@ class Worker:
 
     async def _trim(self) -> None:
         await janitor.trim(self._acts, keys=self._keys)
+        await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
 
     async def _reap(self) -> None:
         await janitor.reap(self._acts, keys=self._keys, group=self._reader.group)

@@ -1,6 +1,6 @@
-"""Owns tidying the log while nobody asks: trimming streams, removing consumers; due retries are promoted by `delayed.py`.
+"""Owns tidying the log while nobody asks: trimming events and dead letters, removing consumers.
 
-Run by every worker; each act is one script, so that several janitors do no harm.
+Due retries are promoted by `delayed.py`. Run by every worker; each act is one script, so that several janitors do no harm.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from infra.streams.stream import group_streams
 # Names are stable over restarts of one machine, but a container may have another name each time.
 SILENT_MS = 3_600_000
 
+# Letters carry whole bodies, which the script reads: a few at a time, and not for long.
+LETTERS_AT_ONCE = 50
+ROUNDS = 20
+
 
 async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
     """Removes what every group, `archive` above all, is done with; returns how many entries went."""
@@ -19,6 +23,19 @@ async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
     for shard in keys.all_shards():
         for stream in keys.event_streams(shard):
             removed += await pipeline.run("trim", keys=[stream, keys.registry(shard)], args=[])
+    return removed
+
+
+async def trim_dead(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int:
+    """Removes dead letters that are archived and past their retention; without an archive on them, none. Returns how many entries went."""
+    removed = 0
+    for shard in keys.all_shards():
+        at = [keys.dead(shard), keys.dead_state(shard), keys.ledger(shard)]
+        for _ in range(ROUNDS):
+            gone = await pipeline.run("trim_dead", keys=at, args=[retention_ms, LETTERS_AT_ONCE])
+            removed += gone
+            if gone < LETTERS_AT_ONCE:
+                break
     return removed
 
 
