@@ -18,4 +18,6 @@ class Receipt:
     incarnation: str
     entry_id: str
     sequence: int
-    """The gapless number within (stream, incarnation); 0 for a duplicate."""
+    """The gapless number within (stream, incarnation); 0 for a duplicate, and while it waits."""
+    scheduled: bool = False
+    """The event is stored and waits for its time; it has no entry id and no number yet."""

@@ -31,6 +31,7 @@ class Status:
     conflicts: int
     archived: int | None
     in_log: int | None
+    scheduled: int
     lost: int
     out_of_balance: int | None
     waiting_retries: int
@@ -67,6 +68,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Statu
         conflicts=sum(overview.counts.conflicts.values()),
         archived=overview.archived_rows,
         in_log=overview.above_archived,
+        scheduled=overview.scheduled,
         lost=overview.lost,
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
@@ -84,6 +86,8 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     needs += [
         f"group {state.group} lost {state.lost} entries that were gone before it came to them" for state in overview.groups if state.lost
     ]
+    if overview.lost_scheduled:
+        needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")
     if (missing := overview.out_of_balance or 0) > 0:
         needs.append(f"{missing} accepted events are neither archived nor in the log; look again when nothing arrives, then audit")
     elif missing < 0:
@@ -94,7 +98,7 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
 def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
-        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}{_lost(found)}: "
+        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}{_rest(found)}: "
         f"{_balance(found)}; "
         f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts"
     )
@@ -119,8 +123,10 @@ def _balance(found: Status) -> str:
     return "[green]the books balance[/]" if found.out_of_balance == 0 else f"[red]out of balance by {found.out_of_balance}[/]"
 
 
-def _lost(found: Status) -> str:
-    return f" + [red]lost {found.lost}[/]" if found.lost else ""
+def _rest(found: Status) -> str:
+    """The terms of the books that are 0 in most installations."""
+    scheduled = f" + scheduled {found.scheduled}" if found.scheduled else ""
+    return scheduled + (f" + [red]lost {found.lost}[/]" if found.lost else "")
 
 
 def _shown(number: int | None) -> str:

@@ -1,9 +1,13 @@
-"""Owns the delayed set: handing what is due back to its group, by the server's clock."""
+"""Owns the delayed set: handing retries that are due back to their groups, and appending scheduled events, by the server's clock."""
 
 from __future__ import annotations
 
+import redis
+
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.scripts import Argument, run_blocking
+from infra.streams.stream import new_incarnation
 
 AT_ONCE = 500
 
@@ -12,9 +16,20 @@ async def promote_due(pipeline: Pipeline, *, keys: Keys) -> int:
     """Moves what is due in every shard; several processes may do so at once, since each move is one script."""
     moved = 0
     for shard in keys.all_shards():
-        at = [keys.delayed(shard), keys.delayed_bodies(shard), keys.ledger(shard)]
-        moved += await pipeline.run("promote", keys=at, args=[keys.retry(shard, ""), AT_ONCE])
+        at, args = _promotion(keys, shard=shard)
+        moved += await pipeline.run("promote", keys=at, args=args)
     return moved
+
+
+def promote_due_blocking(client: redis.Redis, *, keys: Keys) -> int:
+    """The same for the archive: scheduled events must not depend on there being a worker."""
+    calls = [_promotion(keys, shard=shard) for shard in keys.all_shards()]
+    return sum(run_blocking(client, "promote", keys=at, args=args) for at, args in calls)
+
+
+def _promotion(keys: Keys, *, shard: int) -> tuple[list[str], list[Argument]]:
+    at = [keys.delayed(shard), keys.delayed_bodies(shard), keys.ledger(shard)]
+    return at, [keys.retry(shard, ""), keys.events(shard, ""), AT_ONCE, new_incarnation()]
 
 
 async def bring_forward(pipeline: Pipeline, *, keys: Keys, by_ms: int) -> None:
@@ -26,5 +41,5 @@ async def bring_forward(pipeline: Pipeline, *, keys: Keys, by_ms: int) -> None:
 
 
 async def count_waiting(pipeline: Pipeline, *, keys: Keys) -> int:
-    """How many retries wait in all shards."""
+    """How many retries and scheduled events wait in all shards."""
     return sum([await pipeline.call("ZCARD", keys.delayed(shard)) for shard in keys.all_shards()])

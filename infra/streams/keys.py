@@ -4,7 +4,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
 
     {n}:events:<urgent|default|low|overflow>   stream  what was accepted; groups `archive` and one per deployment
     {n}:retry:<group>                          stream  entries that the group tries again; nobody else reads it
-    {n}:delayed, {n}:delayed:bodies            zset, hash  retries that wait for server time
+    {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
@@ -19,6 +19,8 @@ Fields of the ledger:
     seen_depths                                how many generations of children the buckets of a period have
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
+    scheduled:<tenant>:<source>                those of them that wait for their time
+    lost_scheduled                             those that were gone when their time came
     dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
     lost:<group>                               deliveries whose entry was trimmed beneath the group
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)

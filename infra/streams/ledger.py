@@ -18,6 +18,8 @@ class Counts:
     accepted: BySource = field(default_factory=dict)
     duplicates: BySource = field(default_factory=dict)
     conflicts: BySource = field(default_factory=dict)
+    scheduled: BySource = field(default_factory=dict)
+    """Of the accepted ones, those that still wait for their time."""
 
 
 def read_counts(client: redis.Redis, *, keys: Keys) -> Counts:
@@ -31,7 +33,7 @@ def add_shard(counts: Counts, *, ledger: dict[bytes, bytes]) -> None:
     """Adds one shard's ledger; pure but for `counts`."""
     for name, value in ledger.items():
         kind, _, rest = name.decode().partition(":")
-        if kind in ("accepted", "duplicates", "conflicts"):
+        if kind in ("accepted", "duplicates", "conflicts", "scheduled"):
             tenant, _, source = rest.partition(":")
             into: BySource = getattr(counts, kind)
             into[tenant, source] = into.get((tenant, source), 0) + int(value)

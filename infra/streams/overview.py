@@ -40,6 +40,10 @@ class Overview:
     counts: Counts
     groups: list[GroupState] = field(default_factory=list)
     waiting_retries: int = 0
+    scheduled: int = 0
+    """Accepted events that wait for their time."""
+    lost_scheduled: int = 0
+    """Those that were gone when their time came, or are not there now."""
     open_dead_letters: int = 0
     archived_rows: int | None = None
     """Rows of `events` after the archive's newest commit; None before the first."""
@@ -53,19 +57,19 @@ class Overview:
     def above_archived(self) -> int | None:
         """Events in the log that the archive has not committed; None when the server cannot tell."""
         archive = next((state for state in self.groups if state.group == ARCHIVE_GROUP), None)
-        return archive.undelivered if archive is not None else self.accepted
+        return archive.undelivered if archive is not None else self.accepted - self.scheduled - self.lost_scheduled
 
     @property
     def lost(self) -> int:
-        """Accepted events that the log no longer had when the archive came for them."""
-        return sum(state.lost for state in self.groups if state.group == ARCHIVE_GROUP)
+        """Accepted events that the log no longer had when the archive came for them, or when their time came."""
+        return sum(state.lost for state in self.groups if state.group == ARCHIVE_GROUP) + self.lost_scheduled
 
     @property
     def out_of_balance(self) -> int | None:
-        """accepted - archived - above the archived mark - lost: 0 at every quiet moment; None when it cannot be told."""
+        """accepted - archived - above the archived mark - scheduled - lost: 0 at every quiet moment; None when it cannot be told."""
         if self.above_archived is None:
             return None
-        return self.accepted - (self.archived_rows or 0) - self.above_archived - self.lost
+        return self.accepted - (self.archived_rows or 0) - self.above_archived - self.scheduled - self.lost
 
 
 def read_overview(log: LogSettings, *, home: Path) -> Overview:
@@ -87,7 +91,7 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     for shard, ledger in ledgers.items():
         add_shard(found.counts, ledger=ledger)
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
-        found.waiting_retries += await pipeline.call("ZCARD", keys.delayed(shard))
+        _add_waiting(found, ledger=ledger, waiting=await pipeline.call("ZCARD", keys.delayed(shard)))
     rows = ledgers[0].get(b"rows:events")
     found.archived_rows = int(rows) if rows is not None else None
     for group, kind in sorted((await _declared(pipeline, keys=keys)).items()):
@@ -102,6 +106,14 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
 
 def _sum(ledgers: Iterable[dict[bytes, bytes]], *, field: str) -> int:
     return sum(int(ledger.get(field.encode(), b"0")) for ledger in ledgers)
+
+
+def _add_waiting(found: Overview, *, ledger: dict[bytes, bytes], waiting: int) -> None:
+    """One shard's delayed set: the ledger knows how many of those are scheduled events, and when some must be missing."""
+    scheduled = sum(int(value) for name, value in ledger.items() if name.startswith(b"scheduled:"))
+    found.scheduled += min(scheduled, waiting)
+    found.waiting_retries += max(0, waiting - scheduled)
+    found.lost_scheduled += max(0, scheduled - waiting) + int(ledger.get(b"lost_scheduled", b"0"))
 
 
 async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:

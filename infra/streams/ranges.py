@@ -6,6 +6,7 @@ moved, after the fact, to what is synced in the table.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import redis
 
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
+from infra.streams.delayed import promote_due_blocking
 from infra.streams.entries import Entry
 from infra.streams.groups import declare_archive
 from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
@@ -56,12 +58,15 @@ class ArchiveLog:
         return cls(open_blocking(log, home=home), keys=Keys(log.prefix, log.shards))
 
     def ends(self) -> list[StreamEnd]:
-        """Where every event stream ends now; begins the shards and declares the group when they are new."""
+        """Where every event stream ends now, with what was due; begins the shards and declares the group when they are new."""
         with translated():
             # begin is asked every time: this client reconnects by itself, and a new connection may lead to a new server.
             for shard in self._keys.all_shards():
                 self._begin(shard)
             declare_archive(self._client, keys=self._keys)
+            # A delayed set that makes no sense must not keep the archive from emptying the log; `status` shows it.
+            with contextlib.suppress(redis.ResponseError):
+                promote_due_blocking(self._client, keys=self._keys)
             return [end for shard in self._keys.all_shards() for end in self._ends_of(shard)]
 
     def _begin(self, shard: int) -> None:

@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
 from infra.streams.pipelining import Pipeline
 from infra.streams.seen import SeenWindow, marker_of
 from schemas.errors import ConfigError, StreamUnavailable
-from schemas.event import StreamEvent
+from schemas.event import StreamEvent, to_epoch_ms
 from schemas.receipt import Receipt
 
 SHORT_BLOCK_MS = 20
@@ -48,10 +49,13 @@ class EventStream:
         keys = Keys(log.prefix, log.shards)
         return cls(open_pipeline(log, home=home), keys=keys, window=SeenWindow.parse(log.window), clock=clock or Clock())
 
-    async def append(self, event: StreamEvent) -> Receipt:
-        """Puts the event on its stream unless it is there already; raises StreamUnavailable."""
+    async def append(self, event: StreamEvent, *, deliver_at: datetime | None = None) -> Receipt:
+        """Puts the event on its stream unless it is there already; raises StreamUnavailable.
+
+        With a `deliver_at` that the server's clock has not reached, the event is stored and waits; no group sees it before then.
+        """
         shard = self._keys.shard_of(event)
-        call = self._append_call(event, shard=shard)
+        call = self._append_call(event, shard=shard, deliver_at=deliver_at)
         for _ in range(3):
             incarnation, generation = await self._incarnations.of(shard)
             reply = await self._pipeline.run("append", keys=call.keys, args=[incarnation, *call.args], generation=generation)
@@ -61,7 +65,7 @@ class EventStream:
             self._incarnations.forget(shard)
         raise StreamUnavailable(f"shard {shard} of the log changes its incarnation faster than events can be appended")
 
-    def _append_call(self, event: StreamEvent, *, shard: int) -> _Call:
+    def _append_call(self, event: StreamEvent, *, shard: int, deliver_at: datetime | None) -> _Call:
         marker = marker_of(event)
         seen = self._window.keys(self._keys, shard=shard, marker=marker, now_ms=self._clock.now_ms())
         return _Call(
@@ -74,6 +78,8 @@ class EventStream:
                 f"{event.tenant_id}:{event.source}",
                 self._window.ttl_s,
                 0,
+                self._keys.delayed(shard),
+                0 if deliver_at is None else to_epoch_ms(deliver_at),
                 *encode(event),
             ],
         )
@@ -100,6 +106,7 @@ def _receipt(reply: list[Any]) -> Receipt:
     return Receipt(
         event_id=str(uuid.UUID(bytes=event_id)),
         duplicate=status == b"duplicate",
+        scheduled=entry_id == b"",
         conflict=conflict == 1,
         stream=stream.decode(),
         incarnation=incarnation.decode(),

@@ -123,7 +123,9 @@ def append_many(client: Any, keys: Keys, *, numbers: range) -> None:
         marker = (int.from_bytes(spread[:4]) % SAMPLED).to_bytes(4) + spread[4:]
         at = [*keys.event_streams(0), keys.ledger(0), *WINDOW.keys(keys, shard=0, marker=marker, now_ms=NOW_MS)]
         event_id, digest = marker + b"uuid", marker[:8]
-        calls.evalsha(sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, "x", "y")
+        calls.evalsha(
+            sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, keys.delayed(0), 0, "x", "y"
+        )
     assert {reply[0] for reply in calls.execute()} == {b"appended"}
 
 

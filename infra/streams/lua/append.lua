@@ -1,17 +1,23 @@
 -- Appends one event, once: looks in `seen`, takes the next number, adds the entry, remembers, counts.
 -- XADD is the first of all writes, so that an error or a full memory leaves nothing behind.
+-- An event of the future waits in the delayed set instead; it gets its number when `promote` appends it.
 --
 -- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets, the one to write first; their
 --       children are named after them, so they have the same hash tag
 -- ARGV  1 incarnation  2 which of the streams (1-4)  3 marker (12 bytes)  4 body digest (8 bytes)
---       5 event id (16 bytes)  6 <tenant>:<source>  7 seconds to remember  8 recheck (0 or 1)  9.. fields and values
+--       5 event id (16 bytes)  6 <tenant>:<source>  7 seconds to remember  8 recheck (0 or 1)
+--       9 the delayed set (same hash tag as KEYS)  10 when to append it, ms, or 0  11.. fields and values
 -- returns {'appended', event id, stream, incarnation, entry id, number, conflict (0 or 1)}
---         {'duplicate', first event id, stream, incarnation, entry id, 0, 0}
+--         {'scheduled', event id, stream, incarnation, '', 0, conflict}
+--         {'duplicate', first event id, stream, incarnation, entry id or '' while it waits, 0, 0}
 --         {'incarnation', the ledger's}   the caller begins again
 --
--- A record in `seen`: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text.
+-- A record in `seen`: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text,
+-- which is empty while the event waits; `promote` fills it in.
 -- The first body of a delivery id is found under its marker, any other body under marker and digest. A bucket that is full
 -- is never moved: what comes later goes to one of its four children, chosen by the marker's bytes after the fourth.
+-- include id_above
+
 local names = {'urgent', 'default', 'low', 'overflow'}
 local incarnation, index, marker, digest = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ledger = KEYS[5]
@@ -28,21 +34,32 @@ local function at_or_below(id, mark)
     return ms < mark_ms or (ms == mark_ms and n <= mark_n)
 end
 
+local function hexadecimal(bytes)
+    return (string.gsub(bytes, '.', function(byte) return string.format('%02x', string.byte(byte)) end))
+end
+
 -- After a flush and a step of the server's clock another event may stand under the same entry id.
 local function holds_event(entry, event_id)
     for i = 1, entry and #entry[2] or 0, 2 do
         if entry[2][i] == 'id' then
-            local hexadecimal = string.gsub(event_id, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
-            return string.gsub(entry[2][i + 1], '-', '') == hexadecimal
+            return string.gsub(entry[2][i + 1], '-', '') == hexadecimal(event_id)
         end
     end
     return false
 end
 
--- A record counts while its entry exists, or lies at or below the archived mark of its own incarnation. Otherwise the
+-- How a scheduled event is called in the delayed set: retries begin with their group, these with nothing.
+local function member_of(stream, event_id)
+    return '|' .. names[stream] .. '|' .. ARGV[6] .. '|' .. hexadecimal(event_id)
+end
+
+-- A record counts while its entry exists or waits, or lies at or below the archived mark of its own incarnation. Otherwise the
 -- entry was lost beneath us, and the sender's retry is what brings the event back.
 local function is_kept(record)
     local stream, in_incarnation, id = tonumber(string.sub(record, 25, 25)), string.sub(record, 26, 33), string.sub(record, 34)
+    if id == '' then
+        return redis.call('ZSCORE', ARGV[9], member_of(stream, string.sub(record, 1, 16)))
+    end
     if holds_event(redis.call('XRANGE', KEYS[stream], id, id)[1], string.sub(record, 1, 16)) then
         return true
     end
@@ -132,11 +149,37 @@ local place, depth = stale, 0
 if not place then
     place, depth = free_bucket()
 end
+
+local function remember(entry_id)
+    if depth > depth_of(KEYS[6]) then
+        note_depth(depth)
+    end
+    redis.call('HSET', place, field, ARGV[5] .. digest .. index .. incarnation .. entry_id)
+    redis.call('EXPIRE', place, ARGV[7], 'NX')
+    redis.call('HINCRBY', ledger, 'accepted:' .. ARGV[6], 1)
+    if conflict == 1 then
+        redis.call('HINCRBY', ledger, 'conflicts:' .. ARGV[6], 1)
+    end
+end
+
+if ARGV[10] ~= '0' and tonumber(ARGV[10]) > server_ms() then
+    local fields, member = {}, member_of(index, ARGV[5])
+    for i = 11, #ARGV do
+        fields[#fields + 1] = ARGV[i]
+    end
+    -- The body first: were it the last and failed, something would wait that can never be appended.
+    redis.call('HSET', ARGV[9] .. ':bodies', member, cmsgpack.pack({fields, ARGV[8], tostring(conflict), place, field}))
+    redis.call('ZADD', ARGV[9], ARGV[10], member)
+    redis.call('HINCRBY', ledger, 'scheduled:' .. ARGV[6], 1)
+    remember('')
+    return {'scheduled', ARGV[5], names[index], incarnation, '', 0, conflict}
+end
+
 local sequence_field = 'sequence:' .. names[index] .. ':' .. incarnation
 local number = (tonumber(redis.call('HGET', ledger, sequence_field)) or 0) + 1
 local number_text = string.format('%.0f', number)
 local entry = {'XADD', KEYS[index], '*'}
-for i = 9, #ARGV do
+for i = 11, #ARGV do
     entry[#entry + 1] = ARGV[i]
 end
 for _, part in ipairs({'incarnation', incarnation, 'sequence', number_text, 'recheck', ARGV[8], 'conflict', tostring(conflict)}) do
@@ -144,13 +187,5 @@ for _, part in ipairs({'incarnation', incarnation, 'sequence', number_text, 'rec
 end
 local entry_id = redis.call(unpack(entry))
 redis.call('HSET', ledger, sequence_field, number_text)
-if depth > depth_of(KEYS[6]) then
-    note_depth(depth)
-end
-redis.call('HSET', place, field, ARGV[5] .. digest .. index .. incarnation .. entry_id)
-redis.call('EXPIRE', place, ARGV[7], 'NX')
-redis.call('HINCRBY', ledger, 'accepted:' .. ARGV[6], 1)
-if conflict == 1 then
-    redis.call('HINCRBY', ledger, 'conflicts:' .. ARGV[6], 1)
-end
+remember(entry_id)
 return {'appended', ARGV[5], names[index], incarnation, entry_id, number, conflict}

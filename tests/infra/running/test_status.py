@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from infra.running.initialise import initialise
-from infra.running.status import needs_of, summarise
+from infra.running.status import needs_of, show, summarise
 from infra.settings import LogSettings
 from infra.streams.ledger import Counts
 from infra.streams.overview import GroupState, Overview
@@ -29,6 +31,26 @@ def test_a_quiet_installation_needs_nobody() -> None:
 
     assert (status.accepted, status.archived, status.in_log, status.out_of_balance) == (10, 7, 3, 0)
     assert status.needs == []
+
+
+def test_scheduled_events_are_a_term_of_the_books(capsys: pytest.CaptureFixture[str]) -> None:
+    overview = an_overview(accepted=10, archived=5, in_log=2)
+    overview.scheduled = 3
+
+    status = summarise(overview, processes=READY)
+    show(status)
+
+    assert (status.scheduled, status.out_of_balance, status.needs) == (3, 0, [])
+    assert capsys.readouterr().out.startswith("accepted 10 = archived 5 + in the log 2 + scheduled 3: the books balance")
+
+
+def test_scheduled_events_that_are_gone_ask_for_a_person() -> None:
+    overview = an_overview(accepted=10, archived=5, in_log=2)
+    overview.lost_scheduled = 3
+
+    (sentence,) = needs_of(overview, processes=READY)
+
+    assert sentence.startswith("3 scheduled events were gone before their time came")
 
 
 def test_everything_that_does_not_heal_by_itself_asks_for_a_person() -> None:
