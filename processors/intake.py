@@ -86,7 +86,8 @@ class Intake:
 
     async def _prepare(self) -> None:
         if not self._is_declared:
-            created = await groups.declare(self._acts, keys=self._keys, group=self._reader.group)
+            kind, ttl_ms = self._settings.kind, self._settings.ttl_ms
+            created = await groups.declare(self._acts, keys=self._keys, group=self._reader.group, kind=kind, ttl_ms=ttl_ms)
             self._is_declared = True
             if created:
                 self._telemetry.log.info("group created at the start of its streams", group=self._reader.group, streams=created)

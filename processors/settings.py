@@ -101,7 +101,15 @@ class GroupSettings(Strict):
 
     module: str = Field("", description="The module with the group's processors, or `module:function`; `work` may name it instead.")
     forward: ForwardSettings | None = Field(None, description="An HTTP endpoint that gets the events, instead of a module.")
-    kind: Literal["durable"] = Field("durable", description="A durable group keeps its place, and the events it has not settled, for ever.")
+    kind: Literal["durable", "ephemeral"] = Field(
+        "durable",
+        description="`durable` keeps its place, and the events it has not settled, for ever; `ephemeral` goes when nobody reads it.",
+    )
+    ttl: str = Field(
+        "24h",
+        pattern=r"^[1-9][0-9]{0,5}[mhd]$",
+        description="How long an ephemeral group may be without a worker before it is removed with all it has: `30m`, `24h`, `7d`.",
+    )
     children: int = Field(1, ge=1, le=64, description="Processes of one `hooklake work`; start it again, here or elsewhere, for more.")
     batch_size: int = Field(256, ge=1, le=10_000, description="How many deliveries a worker holds at most, running and waiting.")
     concurrency: int = Field(32, ge=1, le=1000, description="How many of them run at once.")
@@ -118,6 +126,10 @@ class GroupSettings(Strict):
         le=65535,
         description="Metrics and health of the group's worker, all children together; 0 takes a free port, which `up` refuses.",
     )
+
+    @property
+    def ttl_ms(self) -> int:
+        return int(self.ttl[:-1]) * {"m": 60_000, "h": 3_600_000, "d": 86_400_000}[self.ttl[-1]]
 
 
 class DeadLetterSettings(Strict):

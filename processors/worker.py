@@ -18,9 +18,10 @@ from pathlib import Path
 from infra.clock import Clock
 from infra.running.loops import keep_running
 from infra.settings import LogSettings
-from infra.streams import janitor
+from infra.streams import groups, janitor
 from infra.streams.connection import open_pipeline
 from infra.streams.delayed import promote_due
+from infra.streams.group_removal import reap_groups
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
@@ -41,6 +42,7 @@ from schemas.errors import StreamUnavailable
 PROMOTE_EVERY_MS = 100
 TRIM_EVERY_MS = 1000
 LAG_EVERY_MS = 2000
+GROUPS_EVERY_MS = 5000
 REAP_EVERY_MS = 60_000
 TAKE_OVER_EVERY_MS = 500
 ADOPT_EVERY_MS = 20
@@ -148,6 +150,7 @@ class Worker:
                 self._loop("turn", self._turn, until=drained, every_ms=TURN_EVERY_MS),
                 self._loop("promote", self._promote, until=stop, every_ms=PROMOTE_EVERY_MS),
                 self._loop("trim", self._trim, until=stop, every_ms=TRIM_EVERY_MS),
+                self._loop("groups", self._look_after_groups, until=stop, every_ms=GROUPS_EVERY_MS),
                 self._loop("lag", self._show_lag, until=stop, every_ms=LAG_EVERY_MS),
                 self._loop("reap", self._reap, until=stop, every_ms=REAP_EVERY_MS),
             ):
@@ -239,6 +242,11 @@ class Worker:
     async def _trim(self) -> None:
         await janitor.trim(self._acts, keys=self._keys)
         await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
+
+    async def _look_after_groups(self) -> None:
+        await groups.note_alive(self._acts, keys=self._keys, group=self._reader.group)
+        for group in await reap_groups(self._acts, keys=self._keys):
+            self._telemetry.log.warning("ephemeral group removed, nobody read it", group=group)
 
     async def _reap(self) -> None:
         await janitor.reap(self._acts, keys=self._keys, group=self._reader.group)

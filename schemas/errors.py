@@ -17,6 +17,7 @@ HooklakeError
 │   ├── Overloaded          too many requests are in flight here
 │   └── TableUnavailable    a Delta table cannot be read or written just now
 ├── NotFound                the operator; a name that fits nothing; exit code 1
+├── GroupInUse              the operator; a group that somebody reads is not removed; exit code 1
 ├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at once, bytes kept
 ├── LeaseLost               nobody: another consumer owns the delivery; drop the result
 └── ArchiveError            the operator; the archive stops and does not move its group
@@ -136,6 +137,12 @@ class NotFound(HooklakeError):
     """An operator named a thing that does not exist."""
 
     code = "not_found"
+
+
+class GroupInUse(HooklakeError):
+    """A group cannot be removed while its workers run."""
+
+    code = "group_in_use"
 
 
 class MalformedEntry(HooklakeError):

@@ -15,9 +15,11 @@ from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import services_of
 from infra.settings import Settings, load_settings
+from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.overview import GroupState, Overview, read_overview
 
 READINESS = {True: "[green]ready[/]", False: "[red]not ready[/]", None: "unknown (its ops_port is 0, so it cannot be asked)"}
+LEFT_ALONE_MS = 3_600_000
 
 app = typer.Typer(add_completion=False)
 
@@ -86,6 +88,7 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     needs += [
         f"group {state.group} lost {state.lost} entries that were gone before it came to them" for state in overview.groups if state.lost
     ]
+    needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")
     if (missing := overview.out_of_balance or 0) > 0:
@@ -93,6 +96,17 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     elif missing < 0:
         needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
     return needs
+
+
+def _is_left_alone(state: GroupState) -> bool:
+    """A durable group keeps what it has not settled for ever, and the log with it; an ephemeral one is removed by itself."""
+    is_idle = state.idle_ms is not None and state.idle_ms > LEFT_ALONE_MS
+    return state.group != ARCHIVE_GROUP and state.kind == "durable" and state.is_behind and is_idle
+
+
+def _not_read(state: GroupState) -> str:
+    hours = (state.idle_ms or 0) / 3_600_000
+    return f"group {state.group} has not read for {hours:.1f} h and is behind: run its worker, or `hooklake groups remove {state.group}`"
 
 
 def show(found: Status) -> None:

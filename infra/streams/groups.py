@@ -14,15 +14,26 @@ from infra.streams.stream import Incarnations, group_streams
 Kind = Literal["durable", "ephemeral"]
 
 
-async def declare(pipeline: Pipeline, *, keys: Keys, group: str, kind: Kind = "durable") -> int:
-    """Makes sure that the group exists on every stream it reads; returns on how many it had to be created."""
+async def declare(pipeline: Pipeline, *, keys: Keys, group: str, kind: Kind = "durable", ttl_ms: int = 0) -> int:
+    """Makes sure that the group exists on every stream it reads; returns on how many it had to be created.
+
+    An ephemeral group is removed when nobody has read it for `ttl_ms`.
+    """
     # First of all, whether the log has these shards: groups on shards that it lacks would only confuse. Raises ConfigError.
     await Incarnations(pipeline, keys=keys).of(0)
     created = 0
     for shard in keys.all_shards():
         streams = group_streams(keys, shard=shard, group=group)
-        created += await pipeline.run("declare", keys=[keys.registry(shard), *streams], args=[group, kind])
+        created += await pipeline.run(
+            "declare", keys=[keys.registry(shard), *streams], args=[group, f"ephemeral:{ttl_ms}" if kind == "ephemeral" else kind]
+        )
     return created
+
+
+async def note_alive(pipeline: Pipeline, *, keys: Keys, group: str) -> None:
+    """Says on every shard that a worker of the group lives."""
+    for shard in keys.all_shards():
+        await pipeline.run("alive", keys=[keys.registry(shard)], args=[group])
 
 
 def declare_archive(client: redis.Redis, *, keys: Keys) -> int:

@@ -8,7 +8,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
-    {n}:registry                               hash    number of shards, declared groups
+    {n}:registry                               hash    number of shards, declared groups, when a worker of each last said it lives
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
@@ -25,6 +25,12 @@ Fields of the ledger:
     lost:<group>                               deliveries whose entry was trimmed beneath the group
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
+
+Fields of the registry:
+
+    shards                                     how many there are, fixed at first start
+    group:<group>                              `durable`, or `ephemeral:<time to live, ms>`
+    alive:<group>                              server time in ms when a worker of the group last said that it lives
 """
 
 from __future__ import annotations

@@ -31,6 +31,12 @@ class GroupState:
     dead_letters_ever: int = 0
     lost: int = 0
     """Deliveries whose entry was trimmed beneath the group."""
+    idle_ms: int | None = None
+    """How long ago a worker of the group last said that it lives; None when none ever did."""
+
+    @property
+    def is_behind(self) -> bool:
+        return self.undelivered != 0 or self.pending > 0
 
 
 @dataclass(slots=True)
@@ -90,22 +96,36 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     ledgers = {shard: as_fields(await pipeline.call("HGETALL", keys.ledger(shard))) for shard in keys.all_shards()}
     for shard, ledger in ledgers.items():
         add_shard(found.counts, ledger=ledger)
+        found.open_dead_letters += _open_letters(ledger)
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         _add_waiting(found, ledger=ledger, waiting=await pipeline.call("ZCARD", keys.delayed(shard)))
     rows = ledgers[0].get(b"rows:events")
     found.archived_rows = int(rows) if rows is not None else None
-    for group, kind in sorted((await _declared(pipeline, keys=keys)).items()):
+    registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
+    seconds, microseconds = await pipeline.call("TIME")
+    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    for group, kind in sorted(_declared(registry).items()):
         dead, closed, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
+        idle_ms = _ago(registry.get(f"alive:{group}".encode()), now_ms=now_ms)
         state = _group_state(group, kind=kind, lags=lags, ages=ages)
-        found.groups.append(replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost))
-        found.open_dead_letters += dead - closed
+        found.groups.append(replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost, idle_ms=idle_ms))
     return found
 
 
 def _sum(ledgers: Iterable[dict[bytes, bytes]], *, field: str) -> int:
     return sum(int(ledger.get(field.encode(), b"0")) for ledger in ledgers)
+
+
+def _open_letters(ledger: dict[bytes, bytes]) -> int:
+    """Of all groups, also of those that were removed: somebody has to decide about their letters."""
+    written, closed = (sum(int(value) for name, value in ledger.items() if name.startswith(what)) for what in (b"dead:", b"closed:"))
+    return written - closed
+
+
+def _ago(at_ms: bytes | None, *, now_ms: int) -> int | None:
+    return None if at_ms is None else max(0, now_ms - int(at_ms))
 
 
 def _add_waiting(found: Overview, *, ledger: dict[bytes, bytes], waiting: int) -> None:
@@ -116,9 +136,10 @@ def _add_waiting(found: Overview, *, ledger: dict[bytes, bytes], waiting: int) -
     found.lost_scheduled += max(0, scheduled - waiting) + int(ledger.get(b"lost_scheduled", b"0"))
 
 
-async def _declared(pipeline: Pipeline, *, keys: Keys) -> dict[str, str]:
-    registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
-    return {name.decode().removeprefix("group:"): kind.decode() for name, kind in registry.items() if name.startswith(b"group:")}
+def _declared(registry: dict[bytes, bytes]) -> dict[str, str]:
+    """Groups and their kinds."""
+    groups = {name.decode().removeprefix("group:"): kind.decode() for name, kind in registry.items() if name.startswith(b"group:")}
+    return {group: kind.partition(":")[0] for group, kind in groups.items()}
 
 
 def _group_state(group: str, *, kind: str, lags: Iterable[StreamLag], ages: Iterable[int | None]) -> GroupState:

@@ -4,8 +4,10 @@
 -- memory is full is emptied by groups that begin with this.
 --
 -- KEYS  1 registry  2.. streams
--- ARGV  1 group  2 kind (durable or ephemeral)
+-- ARGV  1 group  2 kind (`durable`, or `ephemeral:<time to live, ms>`)
 -- returns how many streams the group was created on
+-- include id_above
+
 local function has_group(stream)
     local groups = redis.pcall('XINFO', 'GROUPS', stream)  -- an error while there is no stream
     for _, info in ipairs(groups.err and {} or groups) do
@@ -26,7 +28,7 @@ if #missing == 0 and redis.call('HGET', KEYS[1], field) == ARGV[2] then
     return 0
 end
 redis.call('HDEL', KEYS[1], field)
-redis.call('HSET', KEYS[1], field, ARGV[2])
+redis.call('HSET', KEYS[1], field, ARGV[2], 'alive:' .. ARGV[1], string.format('%.0f', server_ms()))
 for _, stream in ipairs(missing) do
     redis.call('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM')
 end

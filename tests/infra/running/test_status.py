@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,29 @@ def test_scheduled_events_that_are_gone_ask_for_a_person() -> None:
     (sentence,) = needs_of(overview, processes=READY)
 
     assert sentence.startswith("3 scheduled events were gone before their time came")
+
+
+@pytest.mark.parametrize(
+    ("changes", "asks"),
+    [
+        ({}, True),
+        ({"idle_ms": 1_800_000}, False),
+        ({"idle_ms": None}, False),
+        ({"undelivered": 0}, False),
+        ({"undelivered": 0, "pending": 1}, True),
+        ({"undelivered": None}, True),
+        ({"kind": "ephemeral"}, False),
+        ({"group": "archive"}, False),
+    ],
+)
+def test_a_durable_group_that_is_behind_and_left_alone_asks_for_a_person(changes: dict[str, Any], asks: bool) -> None:
+    left_alone = replace(a_group("old", undelivered=5), **{"idle_ms": 9_000_000, **changes})
+    overview = Overview(Counts(), groups=[left_alone])
+
+    sentences = [sentence for sentence in needs_of(overview, processes=READY) if "has not read" in sentence]
+
+    expected = "group old has not read for 2.5 h and is behind: run its worker, or `hooklake groups remove old`"
+    assert sentences == ([expected] if asks else [])
 
 
 def test_everything_that_does_not_heal_by_itself_asks_for_a_person() -> None:

@@ -1,0 +1,96 @@
+"""`hooklake groups`, run as an operator runs it, against a real log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.running.initialise import initialise
+from infra.settings import LogSettings
+from infra.streams.connection import open_pipeline
+from infra.streams.groups import declare
+from infra.streams.keys import Keys
+from infra.streams.stream import EventStream
+from processors import Delivery, StreamEvent, processor
+from tests.events import an_event
+from tests.infra.running.processes import run_module
+from tests.infra.streams.raw import open_raw
+from tests.processors.conftest import Starter
+from tests.processors.waiting import until
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def groups(log: LogSettings, home: Path) -> Run:
+    initialise(home)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        overrides = {"LOG__URL": log.url, "LOG__PREFIX": log.prefix, "LOG__SHARDS": str(log.shards)}
+        return run_module("processors.groups", *arguments, home=home, **overrides)
+
+    return run
+
+
+@processor("*")
+async def fails(event: StreamEvent, delivery: Delivery) -> None:
+    raise ValueError("later")
+
+
+async def test_a_group_in_use_is_not_removed_unless_forced(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path, groups: Run
+) -> None:
+    client, keys, event = open_raw(log, home=home), Keys(log.prefix, log.shards), an_event()
+    async with working(fails, retry_delays_ms=(3_600_000,), kind="ephemeral", ttl="1h"):
+        await stream.append(event)
+        await until(lambda: client.zcard(keys.delayed(keys.shard_of(event))) == 1)
+
+    listed, refused = json.loads(groups("list", "--json").stdout), groups("remove", "g", "--yes")
+    dry, unasked = groups("remove", "g", "--force", "--dry-run"), groups("remove", "g", "--force")
+    forced = groups("remove", "g", "--force", "--yes", "--json")
+
+    assert [(one["group"], one["kind"], one["pending"]) for one in listed] == [("g", "ephemeral", 0)]
+    assert client.hget(keys.registry(0), "group:g") is None
+    assert (refused.returncode, "group g was in use" in refused.stderr) == (1, True)
+    assert dry.stdout == "group g would be removed, and with it: 0 not yet delivered, 0 in work, 1 waiting retries\n"
+    assert (unasked.returncode, "say --yes where nobody can be asked" in unasked.stderr) == (2, True)
+    assert json.loads(forced.stdout) == {"group": "g", "removed": True, "undelivered": 0, "pending": 0, "waiting": 1}
+    assert groups("list").stdout == "no groups\n"
+    client.close()
+
+
+async def test_a_worker_says_that_it_lives_and_removes_an_ephemeral_group_that_nobody_reads(
+    working: Starter, log: LogSettings, home: Path
+) -> None:
+    client, keys, pipeline = open_raw(log, home=home), Keys(log.prefix, log.shards), open_pipeline(log, home=home)
+    for group in ("left", "g"):
+        await declare(pipeline, keys=keys, group=group, kind="ephemeral", ttl_ms=60_000)
+        for shard in keys.all_shards():
+            client.hset(keys.registry(shard), f"alive:{group}", 1)
+    await pipeline.close()
+
+    async with working(fails, kind="ephemeral", ttl="1m"):
+        await until(lambda: not any(client.hexists(keys.registry(shard), "group:left") for shard in keys.all_shards()))
+
+    assert all(int(client.hget(keys.registry(shard), "alive:g")) > 1 for shard in keys.all_shards())
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("remove", "nobody", "--yes"), 1, "there is no group nobody"),
+        (("remove", "archive", "--yes"), 2, "the group archive cannot be removed"),
+        (("remove", "No/name", "--yes"), 2, "does not match"),
+    ],
+)
+def test_a_group_that_cannot_be_removed_is_one_sentence(groups: Run, arguments: tuple[str, ...], code: int, sentence: str) -> None:
+    done = groups(*arguments)
+
+    assert done.returncode == code
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
