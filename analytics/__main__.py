@@ -17,6 +17,7 @@ import typer
 from pyspark.sql import SparkSession
 
 from analytics.archive import Archive
+from analytics.caps import Failures
 from analytics.commits import Commit, CommittedTable
 from analytics.ownership import own, own_in_jvm
 from analytics.session import archive_session, driver_process, stop_session
@@ -79,7 +80,7 @@ def open_archive(settings: Settings, *, section: ArchiveSettings, telemetry: Tel
     table = CommittedTable(spark, table=EVENTS, location=table_location(section, home=settings.home, table=EVENTS.name))
     log = ArchiveLog.open(settings.log, home=settings.home)
     stack.callback(log.close)
-    return Archive(spark, log, table, section, settings.log, settings.home, Clock(), telemetry)
+    return Archive(spark, log, table, section, settings.log, settings.home, Clock(), telemetry, Failures.remembered(home=settings.home))
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class Loop:
         last = self.last or self._begin(self.archive)
         while not self.stop.is_set():
             self.last = self.archive.run_batch(last)
-            if self.last is last or self.last.read < self.archive.settings.max_batch_entries:
+            if self.last is last or not self.last.cut:
                 return
             last = self.last
 

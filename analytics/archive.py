@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics import plan, watching
+from analytics.caps import Failures
 from analytics.commits import Commit, CommittedTable
 from analytics.plan import Range
 from analytics.settings import ArchiveSettings
@@ -43,6 +44,7 @@ class Archive:
     home: Path
     clock: Clock
     telemetry: Telemetry
+    failures: Failures
 
     def start(self) -> Commit:
         """What the table has; first puts the group there, in case the last run died between its commit and its move."""
@@ -60,11 +62,12 @@ class Archive:
         reach("archive.before_plan")
         ends = self.log.ends()
         watching.tell_lag(self.telemetry, ends=ends, archived=last.positions)
-        ranges = self._capped(plan.plan(ends, archived=last.positions))
-        if not ranges:
+        planned = plan.plan(ends, archived=last.positions)
+        if not planned:
             return last
+        ranges = self._capped(planned)
         reach("archive.planned")
-        with watching.batch(self.telemetry, log=self.log, ranges=ranges) as told:
+        with self.failures.counted(), watching.batch(self.telemetry, log=self.log, ranges=ranges) as told:
             committed = self._archive(ranges, last=last)
             told(committed)
         watching.tell_lag(self.telemetry, ends=ends, archived=committed.positions)
@@ -85,7 +88,8 @@ class Archive:
 
     def _recheck(self, ranges: Sequence[Range], *, last: Commit) -> Commit:
         """After a restart of the log: streams are read again from their beginning, and rows that the table has are left out."""
-        surveys = [survey(self.log, one, archived=last.positions.get(one.stream), cap=self.settings.max_batch_entries) for one in ranges]
+        caps = self.failures.caps(self.settings)
+        surveys = [survey(self.log, one, archived=last.positions.get(one.stream), caps=caps) for one in ranges]
         ranges = [one.range for one in surveys]
         commit = replace(
             following(last, ranges),
@@ -108,20 +112,23 @@ class Archive:
         return self.table.dataframe().where(F.col("received_date") >= F.lit(oldest_date(surveys) - window))
 
     def _capped(self, ranges: Sequence[Range]) -> list[Range]:
-        shares = plan.shares(ranges, cap=self.settings.max_batch_entries)
+        caps = self.failures.caps(self.settings)
+        shares = plan.shares(ranges, cap=caps.entries)
+        average_bytes = [self.log.average_bytes(one.stream) for one in ranges]
+        shares = plan.lightened(shares, average_bytes=average_bytes, cap_bytes=caps.bytes)
         return [self._cut(one, entries=share) for one, share in zip(ranges, shares, strict=True)]
 
     def _cut(self, one: Range, *, entries: int) -> Range:
         if one.recheck or one.entries <= entries:
             return one
         end = self.log.id_after(one.stream, after=one.after.entry_id, to=one.to.entry_id, entries=entries)
-        return replace(one, to=self.log.position_at(one.stream, entry_id=end, incarnation=one.to.incarnation))
+        return replace(one, to=self.log.position_at(one.stream, entry_id=end, incarnation=one.to.incarnation), cut=True)
 
 
 def following(last: Commit, ranges: Sequence[Range]) -> Commit:
     """The commit after `last` that takes in these ranges. Pure."""
     positions = {**last.positions, **{one.stream: one.to for one in ranges}}
-    return Commit(last.run, last.table, last.batch + 1, positions, before=last.totals)
+    return Commit(last.run, last.table, last.batch + 1, positions, cut=any(one.cut for one in ranges), before=last.totals)
 
 
 def commit_then_move(log: ArchiveLog, table: CommittedTable, *, rows: DataFrame, commit: Commit) -> Commit:

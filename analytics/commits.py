@@ -8,6 +8,7 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
     closed      the last entries of past incarnations that this commit took in: [{stream, incarnation, entry_id, sequence}]
     read        how many entries the batch had to read          lost    how many are known to be missing from the log
     rechecked   whether rows that were archived already were left out
+    cut         whether the log had more than the batch could take
     before      totals of all earlier commits: {rows, duplicates, lost}
 """
 
@@ -53,6 +54,7 @@ class Commit:
     read: int = 0
     lost: int = 0
     rechecked: bool = False
+    cut: bool = False
     before: Totals = field(default_factory=Totals)
     rows: int = 0
     """Counted by Delta; known once it is committed."""
@@ -75,7 +77,7 @@ class Commit:
 def to_metadata(commit: Commit) -> str:
     positions = {str(stream): asdict(position) for stream, position in commit.positions.items()}
     closed = [{"stream": str(stream), **asdict(position)} for stream, position in commit.closed]
-    facts = {name: getattr(commit, name) for name in ("run", "table", "batch", "read", "lost", "rechecked", "before")}
+    facts = {name: getattr(commit, name) for name in ("run", "table", "batch", "read", "lost", "rechecked", "cut", "before")}
     return orjson.dumps({"hooklake": FORM, **facts, "positions": positions, "closed": closed}).decode()
 
 
@@ -94,6 +96,7 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
             read=found["read"],
             lost=found["lost"],
             rechecked=found["rechecked"],
+            cut=found["cut"],
             before=Totals(**found["before"]),
             rows=rows,
         )

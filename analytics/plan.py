@@ -20,6 +20,8 @@ class Range:
     to: Position
     recheck: bool = False
     """Some of these may have rows already: compare with the table before appending."""
+    cut: bool = False
+    """The stream has more than this, which is left to the next batch."""
 
     @property
     def entries(self) -> int:
@@ -57,6 +59,12 @@ def shares(ranges: Sequence[Range], *, cap: int) -> list[int]:
     return [given[index] for index in range(len(ranges))]
 
 
+def lightened(entries: Sequence[int], *, average_bytes: Sequence[int], cap_bytes: int) -> list[int]:
+    """As many entries of each range as let all together keep to about `cap_bytes`; at least one of each. Pure."""
+    weight = sum(count * each for count, each in zip(entries, average_bytes, strict=True))
+    return [max(1, count * cap_bytes // weight) for count in entries] if weight > cap_bytes else list(entries)
+
+
 def rechecked(ranges: Sequence[Range]) -> list[Range]:
     return [replace(one, recheck=True) for one in ranges]
 
@@ -89,4 +97,5 @@ def _range(one: dict[str, dict[str, str]]) -> Range:
         Position(after["incarnation"], after["entry_id"], int(after["sequence"])),
         Position(to["incarnation"], to["entry_id"], int(to["sequence"])),
         recheck=bool(one["recheck"]),
+        cut=bool(one["cut"]),
     )

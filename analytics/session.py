@@ -20,6 +20,10 @@ from analytics.settings import ArchiveSettings
 from infra.settings import set_environment
 from schemas.errors import TableUnavailable
 
+# As Parquet knows them. The least and the greatest value of each row group are kept in memory until the file ends: of bodies
+# that would be most of the file, and nobody asks for them. A dictionary of bodies would only be another copy.
+LARGE_COLUMNS = ("body", "raw_entry", "payload.value", "payload.metadata")
+
 # Everything that the JVM says becomes one JSON object a line, like our own log.
 LOGGING = """\
 rootLogger.level = error
@@ -94,6 +98,12 @@ def _everywhere(jars: list[Path], *, scratch: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch),
+        # A row group is kept in memory until it is written, and its size is first looked at after 100 rows: of large bodies
+        # those would be gigabytes. Looked at from the first row on; the writer itself looks less often while rows are small.
+        "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
+        "spark.hadoop.parquet.page.size.row.check.min": "1",
+        **{f"spark.hadoop.parquet.column.statistics.enabled#{column}": "false" for column in LARGE_COLUMNS},
+        **{f"spark.hadoop.parquet.enable.dictionary#{column}": "false" for column in LARGE_COLUMNS},
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Python workers import this package; it need not be on their path by itself.

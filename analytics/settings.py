@@ -22,6 +22,9 @@ class ArchiveSettings(Strict):
     master: str = Field("local[*]", min_length=1, description="Where Spark runs: `local[*]` on this machine, or a cluster's address.")
     interval_ms: int = Field(1000, ge=0, description="How long the archive rests after a batch, so that the next one is worth a commit.")
     max_batch_entries: int = Field(50_000, ge=1, description="About how many entries one batch takes; a backlog is drained in several.")
+    max_batch_bytes: int = Field(
+        64 * 1024 * 1024, ge=1, description="About how many bytes one batch takes; fewer entries than above when they are large."
+    )
     driver_memory: str = Field(
         "1g", pattern=r"^[1-9][0-9]*[mg]$", description="The heap of Spark's driver; on one machine it does all the work."
     )

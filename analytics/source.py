@@ -6,7 +6,8 @@ Spark pickles it and runs it in processes of its own, so it holds texts only and
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -32,6 +33,9 @@ TEXTS = (
     "id", "tenant_id", "source", "event_type", "repository", "delivery_id", "key", "priority", "body_sha256", "content_type",
     "headers", "auth_context", "traceparent", "incarnation",
 )  # fmt: skip
+# Spark holds a whole Arrow batch, several times over, while it makes rows of it.
+PORTION_ENTRIES = 2000
+PORTION_BYTES = 8 * 1024 * 1024
 LATEST_MS = 4_102_444_800_000  # The year 2100: a date beyond it is a broken clock, and would be a partition of its own.
 
 SCHEMA = pa.schema(
@@ -103,10 +107,24 @@ class RangesReader(DataSourceReader):
 
 
 def read_range(log: ArchiveLog, one: Range) -> Iterator[pa.RecordBatch]:
-    for entries in log.read(one.stream, after=one.after.entry_id, to=one.to.entry_id):
+    for entries in portions(chain.from_iterable(log.read(one.stream, after=one.after.entry_id, to=one.to.entry_id))):
         if not one.recheck and any(may_be_archived(entry.fields, incarnation=one.to.incarnation) for entry in entries):
             raise ArchiveError(RECHECK_NEEDED)
         yield from record_batches(entries, stream=str(one.stream))
+
+
+def portions(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """The entries in lists that each make one Arrow batch: many small ones, or few large ones. Pure."""
+    portion: list[Entry] = []
+    weight = 0
+    for entry in entries:
+        if portion and (len(portion) == PORTION_ENTRIES or weight + entry.size_bytes > PORTION_BYTES):
+            yield portion
+            portion, weight = [], 0
+        portion.append(entry)
+        weight += entry.size_bytes
+    if portion:
+        yield portion
 
 
 def may_be_archived(fields: Fields, *, incarnation: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
+from analytics.caps import Caps
 from analytics.plan import Range
 from infra.streams.entries import Entry
 from infra.streams.positions import Position, StreamName, id_order
@@ -42,6 +43,7 @@ class Survey:
 
     range: Range
     read: int = 0
+    bytes: int = 0
     oldest_ms: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
 
@@ -51,6 +53,7 @@ class Survey:
         received_ms = min(id_order(entry.id)[0], _number(entry.fields.get(b"timestamp")) or id_order(entry.id)[0])
         self.oldest_ms = min(self.oldest_ms, received_ms) if self.read else received_ms
         self.read += 1
+        self.bytes += entry.size_bytes
         if archived is None or archived.incarnation != incarnation or sequence > archived.sequence:
             self.tallies.setdefault(incarnation, Tally()).add(Position(incarnation, entry.id, sequence))
 
@@ -66,13 +69,13 @@ class Survey:
         return [(self.range.stream, last) for last in past if last is not None]
 
 
-def survey(log: ArchiveLog, one: Range, *, archived: Position | None, cap: int) -> Survey:
-    """Looks through a range, but not past `cap` entries; then the survey's range ends there."""
+def survey(log: ArchiveLog, one: Range, *, archived: Position | None, caps: Caps) -> Survey:
+    """Looks through a range, but not past the caps; then the survey's range ends there."""
     found = Survey(one)
     for entries in log.read(one.stream, after=one.after.entry_id, to=one.to.entry_id):
         for entry in entries:
             found.add(entry, archived=archived)
-            if found.read >= cap:
+            if found.read >= caps.entries or found.bytes >= caps.bytes:
                 found.range = _ending_at(one, entry=entry)
                 return found
     return found
@@ -81,7 +84,7 @@ def survey(log: ArchiveLog, one: Range, *, archived: Position | None, cap: int) 
 def _ending_at(one: Range, *, entry: Entry) -> Range:
     present = entry.fields.get(b"incarnation") == one.to.incarnation.encode()
     sequence = _number(entry.fields.get(b"sequence")) if present else one.after.sequence
-    return replace(one, to=Position(one.to.incarnation, entry.id, sequence))
+    return replace(one, to=Position(one.to.incarnation, entry.id, sequence), cut=entry.id != one.to.entry_id)
 
 
 def oldest_date(surveys: Iterable[Survey]) -> date:

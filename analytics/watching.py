@@ -59,6 +59,6 @@ def traceparents(log: ArchiveLog, *, ranges: Sequence[Range]) -> list[str]:
     found: list[str] = []
     for one in ranges:
         if len(found) < MOST_LINKS:
-            first = next(log.read(one.stream, after=one.after.entry_id, to=one.to.entry_id, count=MOST_LINKS - len(found)), [])
+            first = next(log.read(one.stream, after=one.after.entry_id, to=one.to.entry_id), [])
             found += [entry.fields.get(b"traceparent", b"").decode(errors="replace") for entry in first]
     return [text for text in dict.fromkeys(found) if text]

@@ -31,6 +31,10 @@ class Entry:
     id: str
     fields: Fields
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(name) + len(value) for name, value in self.fields.items())
+
 
 def encode(event: StreamEvent) -> list[str | bytes | int]:
     """Field, value, field, value, ... as XADD takes them."""

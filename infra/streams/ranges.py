@@ -7,7 +7,7 @@ moved, after the fact, to what is synced in the table.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,12 @@ from infra.streams.ledger import Counts, read_counts
 from infra.streams.positions import Position, StreamName, id_order
 from infra.streams.scripts import run_blocking
 from infra.streams.stream import begun, new_incarnation
+
+# A reply is made whole in the server's memory before it is sent. How much the next entries weigh is not known before they
+# are read, so even after the smallest ones no more are asked for than would do no harm if they were large.
+FIRST_COUNT = 8
+MOST_COUNT = 64
+REPLY_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,9 @@ class ArchiveLog:
             for name, (entry_id, number) in zip(EVENT_STREAMS, ends, strict=True)
         ]
 
-    def read(self, stream: StreamName, *, after: str, to: str, count: int = 2000) -> Iterator[list[Entry]]:
-        """The entries in (after, to], in chunks."""
-        return self._chunks(stream, start=f"({after}", to=to, count=count)
-
-    def _chunks(self, stream: StreamName, *, start: str, to: str, count: int) -> Iterator[list[Entry]]:
-        key = self._keys.events(stream.shard, stream.name)
+    def read(self, stream: StreamName, *, after: str, to: str) -> Iterator[list[Entry]]:
+        """The entries in (after, to], in replies that keep to some megabytes whatever the entries weigh."""
+        key, start, count = self._keys.events(stream.shard, stream.name), f"({after}", FIRST_COUNT
         while True:
             with translated():
                 found: Any = self._client.xrange(key, min=start, max=to, count=count)
@@ -95,22 +98,24 @@ class ArchiveLog:
                 yield entries
             if len(entries) < count:
                 return
-            start = f"({entries[-1].id}"
+            start, count = f"({entries[-1].id}", next_count(entries)
 
     def id_after(self, stream: StreamName, *, after: str, to: str, entries: int) -> str:
-        """An entry id in (after, to] below which about `entries` lie; found by bisecting time, since numbers are gapless."""
+        """The entry id in (after, to] up to which `entries` of one incarnation lie; found by bisecting, since numbers are gapless."""
         first = self._first_numbered(stream, start=f"({after}", to=to)
         if first is None:
             return to
-        low_ms, high_ms, best = id_order(after)[0], id_order(to)[0], to
-        while low_ms + 1 < high_ms:
-            middle_ms = (low_ms + high_ms) // 2
-            found = self._first_numbered(stream, start=f"{middle_ms}-0", to=to)
-            if found is None or found.incarnation != first.incarnation or found.number - first.number > entries:
-                high_ms = middle_ms
+        low, high, best = _place(first.entry_id), _place(to), to
+        if entries <= 1:
+            return first.entry_id
+        while low + 1 < high:
+            middle = (low + high) // 2
+            found = self._first_numbered(stream, start=_id_at(middle), to=to)
+            if found is None or found.incarnation != first.incarnation or found.number - first.number >= entries - 1:
+                high = middle
                 best = found.entry_id if found is not None else best
             else:
-                low_ms = middle_ms
+                low = middle
         return best
 
     def position_at(self, stream: StreamName, *, entry_id: str, incarnation: str) -> Position:
@@ -122,20 +127,29 @@ class ArchiveLog:
         return Position(incarnation, entry_id, found.number if found is not None and found.incarnation == incarnation else 0)
 
     def _first_numbered(self, stream: StreamName, *, start: str, to: str) -> _Numbered | None:
-        one_by_one = self._chunks(stream, start=start, to=to, count=1)
-        return next(filter(None, (_numbered(entry) for (entry,) in one_by_one)), None)
+        return self._nearest_numbered(stream, command="XRANGE", start=start, end=to)
 
     def _last_numbered(self, stream: StreamName, *, to: str) -> _Numbered | None:
+        return self._nearest_numbered(stream, command="XREVRANGE", start=to, end="-")
+
+    def _nearest_numbered(self, stream: StreamName, *, command: str, start: str, end: str) -> _Numbered | None:
         key = self._keys.events(stream.shard, stream.name)
         while True:
             with translated():
-                found: Any = self._client.xrevrange(key, max=to, count=1)
+                found = run_blocking(self._client, "numbered", keys=[key], args=[command, start, end])
+            if len(found) == 3:
+                return _Numbered(found[0].decode(), found[1].decode(), int(found[2]))
             if not found:
                 return None
-            entry = Entry(found[0][0].decode(), found[0][1])
-            if numbered := _numbered(entry):
-                return numbered
-            to = f"({entry.id}"
+            start = f"({found[0].decode()}"
+
+    def average_bytes(self, stream: StreamName) -> int:
+        """About what an entry of the stream weighs; the server looks at its oldest thousand nodes and no further."""
+        key = self._keys.events(stream.shard, stream.name)
+        with translated():
+            used: Any = self._client.memory_usage(key, samples=1000)
+            entries: Any = self._client.xlen(key)
+        return int(used or 0) // max(1, int(entries))
 
     def move(self, positions: Mapping[StreamName, Position]) -> None:
         """Moves the group to positions that are synced in the table; repeating it is harmless."""
@@ -174,8 +188,21 @@ class ArchiveLog:
         self._client.close()
 
 
-def _numbered(entry: Entry) -> _Numbered | None:
-    incarnation, number = entry.fields.get(b"incarnation", b""), entry.fields.get(b"sequence", b"")
-    if not (incarnation.isalnum() and number.isdigit() and len(number) <= 18):
-        return None
-    return _Numbered(entry.id, incarnation.decode(), int(number))
+def next_count(entries: Sequence[Entry]) -> int:
+    """How many entries to ask for after these, so that the reply keeps to REPLY_BYTES if they weigh the same. Pure."""
+    fitting = REPLY_BYTES * len(entries) // max(1, sum(entry.size_bytes for entry in entries))
+    return max(1, min(fitting, 2 * len(entries), MOST_COUNT))
+
+
+# Entries of one millisecond are told apart by a counter, which hardly ever needs more bits than these.
+COUNTER_BITS = 20
+
+
+def _place(entry_id: str) -> int:
+    """An entry id as one number, to bisect by."""
+    milliseconds, counter = id_order(entry_id)
+    return milliseconds << COUNTER_BITS | min(counter, (1 << COUNTER_BITS) - 1)
+
+
+def _id_at(place: int) -> str:
+    return f"{place >> COUNTER_BITS}-{place & ((1 << COUNTER_BITS) - 1)}"

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.archive import Archive
+from analytics.caps import Failures
 from analytics.commits import CommittedTable
 from analytics.session import quick_session, stop_session
 from analytics.settings import ArchiveSettings, table_location
@@ -66,7 +67,7 @@ def open_archive(spark: SparkSession, log: LogSettings, home: Path, location: st
     def open_one(at: LogSettings = log, settings: ArchiveSettings = ArchiveSettings()) -> Archive:  # noqa: B008 - frozen
         opened.append(ArchiveLog.open(at, home=home))
         table = CommittedTable(spark, table=EVENTS, location=location)
-        return Archive(spark, opened[-1], table, settings, at, home, Clock(), telemetry)
+        return Archive(spark, opened[-1], table, settings, at, home, Clock(), telemetry, Failures.remembered(home=home))
 
     yield open_one
     for one in opened:

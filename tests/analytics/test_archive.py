@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from infra.streams.connection import open_blocking
 from infra.streams.entries import encode
 from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.positions import Position, StreamName
-from schemas.errors import StreamUnavailable, WriteSkipped
+from schemas.errors import StreamUnavailable, TableUnavailable, WriteSkipped
 from schemas.event import Priority, StreamEvent
 from tests.analytics.conftest import OpenArchive, append
 from tests.events import an_event
@@ -151,6 +152,56 @@ def test_a_backlog_is_drained_in_batches_of_about_the_cap(open_archive: OpenArch
     assert sum(sizes) == 60
     assert len(sizes) >= 2
     assert (last.totals, len(set(archived_ids(archive)))) == (Totals(rows=60), 60)
+
+
+def test_large_bodies_are_drained_in_batches_of_about_so_many_bytes(open_archive: OpenArchive, log: LogSettings, home: Path) -> None:
+    append(log, home, *(an_event(payload=b"x" * 100_000) for _ in range(12)))
+    archive = open_archive(settings=ArchiveSettings(max_batch_bytes=300_000))
+
+    last, sizes = archive.start(), []
+    while (committed := archive.run_batch(last)) is not last:
+        sizes.append((committed.rows, committed.cut))
+        last = committed
+
+    assert sum(rows for rows, _ in sizes) == len(set(archived_ids(archive))) == 12
+    assert max(rows for rows, _ in sizes) <= 8  # at least one of each shard
+    assert [cut for _, cut in sizes] == [True] * (len(sizes) - 1) + [False]
+
+
+@pytest.mark.timeout(300)
+def test_bodies_that_are_large_together_fit_the_default_heap(open_archive: OpenArchive, own_server: EmbeddedServer, home: Path) -> None:
+    log = LogSettings(url=own_server.url, shards=1, timeout_ms=30_000)
+    body = b'{"x": "' + os.urandom(4 * 1024 * 1024).hex().encode() + b'"}'
+    append(log, home, *(an_event(payload=body) for _ in range(10)))
+    archive = open_archive(log, ArchiveSettings(max_batch_bytes=1024 * 1024 * 1024))
+
+    committed = archive.run_batch(archive.start())
+
+    assert (committed.rows, committed.cut) == (10, False)
+    assert {row.body_sha256 for row in archive.table.dataframe().select("body_sha256").collect()} == {hashlib.sha256(body).hexdigest()}
+
+
+def test_a_batch_that_fails_is_planned_smaller_by_the_next_run(
+    open_archive: OpenArchive, log: LogSettings, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, home, *(an_event(key="same-shard", payload=b"x" * 1000) for _ in range(8)))
+    archive = open_archive(settings=ArchiveSettings(max_batch_entries=8))
+    last = archive.start()
+    with monkeypatch.context() as dying:
+        dying.setattr("analytics.archive.commit_then_move", _die_of_memory)
+        for _ in range(2):
+            with pytest.raises(TableUnavailable):
+                archive.run_batch(last)
+
+    again = open_archive(settings=ArchiveSettings(max_batch_entries=8))
+    committed = again.run_batch(again.start())
+
+    assert 2 <= committed.rows < 8
+    assert committed.cut
+
+
+def _die_of_memory(*_: object, **__: object) -> None:
+    raise TableUnavailable("the JVM is out of memory")
 
 
 def test_entries_that_vanished_from_the_log_are_counted_as_lost(open_archive: OpenArchive, log: LogSettings, home: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analytics.plan import Range, from_json, grouped, plan, shares, to_json
+from analytics.plan import Range, from_json, grouped, lightened, plan, shares, to_json
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import StreamEnd
 
@@ -51,6 +51,12 @@ def test_every_range_gets_at_least_one_entry() -> None:
     assert shares([a_range(5), a_range(5), a_range(5)], cap=1) == [1, 1, 1]
 
 
+def test_large_entries_are_fewer_to_a_batch_and_at_least_one() -> None:
+    assert lightened([100, 50], average_bytes=[10, 20], cap_bytes=2000) == [100, 50]
+    assert lightened([100, 50], average_bytes=[100, 20], cap_bytes=5500) == [50, 25]
+    assert lightened([10], average_bytes=[8_000_000], cap_bytes=100) == [1]
+
+
 def test_a_small_batch_is_one_task_and_a_large_one_is_dealt_out_evenly() -> None:
     small = [a_range(10, shard=shard) for shard in range(4)]
     large = [a_range(entries, shard=shard) for shard, entries in enumerate((20_000, 9_000, 8_000, 1_000))]
@@ -61,6 +67,6 @@ def test_a_small_batch_is_one_task_and_a_large_one_is_dealt_out_evenly() -> None
 
 
 def test_ranges_survive_the_way_to_a_reader() -> None:
-    groups = [[a_range(3), Range(STREAM, at("1-0", 1), at("2-0", 2), recheck=True)], []]
+    groups = [[a_range(3), Range(STREAM, at("1-0", 1), at("2-0", 2), recheck=True, cut=True)], []]
 
     assert from_json(to_json(groups)) == groups

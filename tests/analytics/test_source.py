@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from analytics.source import may_be_archived, record_batches
+from analytics.source import PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions, record_batches
 from infra.streams.entries import Entry, encode
 from tests.events import an_event
 
@@ -79,3 +79,11 @@ def test_entries_of_a_past_incarnation_and_doubtful_ones_may_be_archived_already
     assert not may_be_archived(an_entry().fields, incarnation="a")
     assert may_be_archived(an_entry().fields, incarnation="b")
     assert may_be_archived({**an_entry().fields, b"recheck": b"1"}, incarnation="a")
+
+
+def test_small_entries_travel_together_and_large_ones_by_themselves() -> None:
+    small, large = Entry("1-0", {b"payload": b"x"}), Entry("2-0", {b"payload": b"x" * (PORTION_BYTES // 2)})
+
+    assert [len(portion) for portion in portions([small] * (PORTION_ENTRIES + 1))] == [PORTION_ENTRIES, 1]
+    assert [len(portion) for portion in portions([small, large, large, small])] == [2, 2]
+    assert list(portions([])) == []
