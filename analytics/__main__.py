@@ -77,9 +77,10 @@ def open_archive(settings: Settings, *, section: ArchiveSettings, telemetry: Tel
     if lake is not None:
         lock = own_in_jvm(spark, lake=lake)
         stack.callback(lambda: lock)  # Held, not released: it ends with the JVM.
-    table = CommittedTable(spark, table=EVENTS, location=table_location(section, home=settings.home, table=EVENTS.name))
     log = ArchiveLog.open(settings.log, home=settings.home)
     stack.callback(log.close)
+    location = table_location(section, home=settings.home, table=EVENTS.name)
+    table = CommittedTable(spark, table=EVENTS, location=location, is_past=log.is_past)
     return Archive(spark, log, table, section, settings.log, settings.home, Clock(), telemetry, Failures.remembered(home=settings.home))
 
 

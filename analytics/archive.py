@@ -48,6 +48,10 @@ class Archive:
 
     def start(self) -> Commit:
         """What the table has; first puts the group there, in case the last run died between its commit and its move."""
+        for version in self.table.set_aside:
+            self.telemetry.log.error(
+                "a commit did not reach the disk and was set aside; its events are read from the log again", was=version
+            )
         last = self.table.newest_commit(run=uuid.uuid4().hex)
         self.log.ends()  # Begins the shards, so that there is a group to move.
         move(self.log, last)

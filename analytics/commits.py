@@ -14,7 +14,9 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,11 +25,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analytics import torn
 from analytics.delta_log import DeltaLog, LogEntry
+from analytics.settings import is_address
 from analytics.tables import Table, open_table
 from infra.failpoints import reach
 from infra.streams.positions import Position, StreamName
-from schemas.errors import TableUnavailable, WriteSkipped
+from schemas.errors import TableUnavailable, TornTable, WriteSkipped
 
 FORM = 1
 Positions = dict[StreamName, Position]
@@ -107,19 +111,37 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
 class CommittedTable:
     """A table and the chain of commits that fill it."""
 
-    def __init__(self, spark: SparkSession, *, table: Table, location: str) -> None:
-        """Creates the table when it is missing; raises SchemaDrift, or TableUnavailable."""
+    def __init__(self, spark: SparkSession, *, table: Table, location: str, is_past: Callable[[Positions], bool] = lambda _: False) -> None:
+        """Creates the table when it is missing; raises TornTable, SchemaDrift or TableUnavailable.
+
+        `is_past` tells whether the group stands beyond positions: then the version after them was synced once.
+        """
         self.table = table
         self.location = location
+        self.set_aside: list[str] = []
+        """What did not reach the disk before a power cut, and where it lies now."""
         self._spark = spark
+        self._log = DeltaLog(spark, location=location)
         try:
+            if not is_address(location):
+                self._set_aside_torn(Path(location), is_past=is_past)
             open_table(spark, table=table, location=location)
-            self._log = DeltaLog(spark, location=location)
             newest = self._log.newest()
             self._log.sync(newest)
             self._version = newest.version
         except (PySparkException, Py4JError, OSError) as error:
             raise TableUnavailable(f"{location} cannot be opened: {first_line(error)}") from error
+
+    def _set_aside_torn(self, table: Path, *, is_past: Callable[[Positions], bool]) -> None:
+        while (version := torn.newest_version(table)) is not None and (reason := torn.why_torn(table, version=version)):
+            before = self._from_log(start=version - 1)
+            if is_past(before.positions if before else {}):
+                raise TornTable(
+                    f"version {version} of {table} is damaged ({reason}), and the log may have its events no longer: restore the table's "
+                    f"files, or move {version:020}.json away to go on without those events, which are then counted as lost"
+                )
+            self.set_aside.append(f"version {version} ({reason}): {torn.set_aside(table, version=version)}")
+            self._log.forget_cache()
 
     def dataframe(self) -> DataFrame:
         """The table as it is now."""
@@ -153,12 +175,12 @@ class CommittedTable:
 
     def newest_commit(self, *, run: str) -> Commit:
         """What to continue, as a commit of this run's; an empty table has nothing archived."""
-        found = self._from_log() or (self._from_rows() if self._has_foreign_rows() else None)
+        found = self._from_log(start=self._version) or (self._from_rows() if self._has_foreign_rows() else None)
         return replace(found, run=run) if found else Commit(run, self.table.name, 0, {})
 
-    def _from_log(self) -> Commit | None:
+    def _from_log(self, *, start: int) -> Commit | None:
         # Nearly always the newest is ours; a compaction may lie on top of it.
-        for entry in self._log.downwards(start=self._version):
+        for entry in self._log.downwards(start=start):
             commit = from_metadata(entry.user_metadata, rows=entry.rows)
             if commit is not None and commit.table == self.table.name:
                 return commit

@@ -27,6 +27,10 @@ class LogEntry:
     rows: int
     data_files: tuple[str, ...]
     """Paths of the files that this version added, relative to the table."""
+    data_bytes: tuple[int, ...] = ()
+    """How large each of them must be."""
+    is_whole: bool = True
+    """Whether the entry says what made it, and names as many files as that wrote; one that lost its last lines does not."""
 
 
 def parse_entry(content: bytes, *, version: int) -> LogEntry:
@@ -38,7 +42,14 @@ def parse_entry(content: bytes, *, version: int) -> LogEntry:
         user_metadata=information.get("userMetadata") or "",
         rows=int(information.get("operationMetrics", {}).get("numOutputRows", 0)),
         data_files=tuple(unquote(action["add"]["path"]) for action in actions if "add" in action),
+        data_bytes=tuple(int(action["add"].get("size", 0)) for action in actions if "add" in action),
+        is_whole=bool(information) and _has_all_files(information, added=sum("add" in action for action in actions)),
     )
+
+
+def _has_all_files(information: dict[str, Any], *, added: int) -> bool:
+    written = information.get("operationMetrics", {}).get("numFiles") if information.get("operation") == "WRITE" else None
+    return written is None or int(written) == added
 
 
 class DeltaLog:
@@ -79,6 +90,10 @@ class DeltaLog:
         finally:
             stream.close()
 
+    def forget_cache(self) -> None:
+        """After the files were changed behind Delta's back."""
+        self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
     def sync(self, entry: LogEntry) -> None:
         """Returns when the version would survive a power cut. An object store has done that before it answered."""
         if not is_address(self.location):
@@ -91,10 +106,10 @@ class DeltaLog:
 def sync_version(table: Path, *, entry: LogEntry) -> None:
     """Data first, then the log entry that names it; of each the files, then the directories that name those."""
     data = [table / name for name in entry.data_files]
-    _sync_all(_with_checksum(data))
-    _sync_all({directory for path in data for directory in _up_to(path.parent, root=table)} | {table})
-    _sync_all(_with_checksum(_log_files(table / "_delta_log", version=entry.version)))
-    _sync_all([table / "_delta_log"])
+    sync_all(_with_checksum(data))
+    sync_all({directory for path in data for directory in _up_to(path.parent, root=table)} | {table})
+    sync_all(_with_checksum(_log_files(table / "_delta_log", version=entry.version)))
+    sync_all([table / "_delta_log"])
 
 
 def _log_files(log: Path, *, version: int) -> list[Path]:
@@ -116,7 +131,7 @@ def _up_to(directory: Path, *, root: Path) -> Iterator[Path]:
         directory = directory.parent
 
 
-def _sync_all(paths: Iterable[Path]) -> None:
+def sync_all(paths: Iterable[Path]) -> None:
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -23,6 +23,7 @@ HooklakeError
 └── ArchiveError            the operator; the archive stops and does not move its group
     ├── SchemaDrift         the table has not the columns we write
     ├── WriteSkipped        Delta ignored the commit
+    ├── TornTable           files of a commit are damaged, and the log has its events no longer
     └── NotTheArchive       another archive owns the table
 """
 
@@ -177,6 +178,12 @@ class WriteSkipped(ArchiveError):
     """Delta reported success and committed nothing of ours."""
 
     code = "write_skipped"
+
+
+class TornTable(ArchiveError):
+    """Files of a commit are damaged, and the log has its events no longer."""
+
+    code = "torn_table"
 
 
 class NotTheArchive(ArchiveError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from infra.streams.keys import Keys
+from infra.streams.keys import EVENT_STREAMS, Keys
 
 BySource = dict[tuple[str, str], int]
 
@@ -20,6 +20,30 @@ class Counts:
     conflicts: BySource = field(default_factory=dict)
     scheduled: BySource = field(default_factory=dict)
     """Of the accepted ones, those that still wait for their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What the ledger knows of one incarnation of one stream."""
+
+    given: int = 0
+    """The last number given."""
+    archived: int = 0
+    """The number up to which Delta has every row that there will be."""
+
+
+def numbers_of(ledger: dict[bytes, bytes]) -> dict[tuple[str, str], Numbers]:
+    """By (stream name, incarnation), of the event streams in one shard's ledger. Pure."""
+    found: dict[tuple[str, str], Numbers] = {}
+    for name, value in ledger.items():
+        kind, _, rest = name.decode(errors="replace").partition(":")
+        stream, _, incarnation = rest.partition(":")
+        if kind in ("sequence", "archived") and stream in EVENT_STREAMS:
+            known = found.get((stream, incarnation), Numbers())
+            given = int(value) if kind == "sequence" else known.given
+            archived = int(value.partition(b"|")[2]) if kind == "archived" else known.archived
+            found[stream, incarnation] = Numbers(given, archived)
+    return found
 
 
 def read_counts(client: redis.Redis, *, keys: Keys) -> Counts:

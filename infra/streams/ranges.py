@@ -20,8 +20,8 @@ from infra.streams.delayed import promote_due_blocking
 from infra.streams.entries import Entry
 from infra.streams.groups import declare_archive
 from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
-from infra.streams.ledger import Counts, read_counts
-from infra.streams.positions import Position, StreamName, id_order
+from infra.streams.ledger import Counts, numbers_of, read_counts
+from infra.streams.positions import START, Position, StreamName, id_order
 from infra.streams.scripts import run_blocking
 from infra.streams.stream import begun, new_incarnation
 
@@ -150,6 +150,19 @@ class ArchiveLog:
             used: Any = self._client.memory_usage(key, samples=1000)
             entries: Any = self._client.xlen(key)
         return int(used or 0) // max(1, int(entries))
+
+    def is_past(self, positions: Mapping[StreamName, Position]) -> bool:
+        """Whether the group was ever moved beyond these positions, in the present incarnation or in theirs."""
+        with translated():
+            ledgers: Any = {shard: self._client.hgetall(self._keys.ledger(shard)) for shard in self._keys.all_shards()}
+        for shard, ledger in ledgers.items():
+            present = ledger.get(b"incarnation", b"").decode()
+            for (name, incarnation), numbers in numbers_of(ledger).items():
+                at = positions.get(StreamName(shard, name), Position(present, START, 0))
+                known = at.sequence if at.incarnation == incarnation else 0
+                if incarnation in (present, at.incarnation) and numbers.archived > known:
+                    return True
+        return False
 
     def move(self, positions: Mapping[StreamName, Position]) -> None:
         """Moves the group to positions that are synced in the table; repeating it is harmless."""

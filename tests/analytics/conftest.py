@@ -66,7 +66,7 @@ def open_archive(spark: SparkSession, log: LogSettings, home: Path, location: st
 
     def open_one(at: LogSettings = log, settings: ArchiveSettings = ArchiveSettings()) -> Archive:  # noqa: B008 - frozen
         opened.append(ArchiveLog.open(at, home=home))
-        table = CommittedTable(spark, table=EVENTS, location=location)
+        table = CommittedTable(spark, table=EVENTS, location=location, is_past=opened[-1].is_past)
         return Archive(spark, opened[-1], table, settings, at, home, Clock(), telemetry, Failures.remembered(home=home))
 
     yield open_one
