@@ -8,7 +8,7 @@ has come: the next batch starts from the positions in its newest commit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,18 +16,20 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics import plan, watching
+from analytics import lives, plan, watching
 from analytics.caps import Failures
 from analytics.commits import Commit, CommittedTable
+from analytics.lives import Met
 from analytics.plan import Range
 from analytics.settings import ArchiveSettings
 from analytics.source import RECHECK_NEEDED, read_ranges
 from analytics.survey import Survey, oldest_date, survey
-from analytics.transforms import to_events, without_archived
+from analytics.transforms import to_events, without_archived, without_numbers
 from infra.clock import Clock
 from infra.failpoints import reach
 from infra.settings import LogSettings
-from infra.streams.ranges import ArchiveLog
+from infra.streams.ranges import ArchiveLog, Look
+from infra.streams.seen import SeenWindow
 from infra.telemetry import Telemetry
 from schemas.errors import TableUnavailable
 
@@ -49,61 +51,68 @@ class Archive:
     def start(self) -> Commit:
         """What the table has; first puts the group there, in case the last run died between its commit and its move."""
         for version in self.table.set_aside:
-            self.telemetry.log.error(
-                "a commit did not reach the disk and was set aside; its events are read from the log again", was=version
-            )
+            self.telemetry.log.error("a commit did not reach the disk, is set aside and will be made again", version=version)
         last = self.table.newest_commit(run=uuid.uuid4().hex)
-        self.log.ends()  # Begins the shards, so that there is a group to move.
+        self.log.look()  # Begins the shards, so that there is a group to move.
         move(self.log, last)
         return last
 
     def warm(self, last: Commit) -> Commit:
         """Commits the positions again, with no rows: the first batch then finds compiled code, and clean-up keeps the positions."""
-        return self._append([], last=last)
+        return self._append([], commit=replace(following(last), lives=last.lives), last=last)
 
     def run_batch(self, last: Commit) -> Commit:
         """Archives what the log has beyond `last`, up to the cap; returns `last` itself when there is nothing."""
         reach("archive.before_plan")
-        ends = self.log.ends()
-        watching.tell_lag(self.telemetry, ends=ends, archived=last.positions)
-        planned = plan.plan(ends, archived=last.positions)
-        if not planned:
+        look = self.log.look()
+        if look.has_new_groups:
+            move(self.log, last)  # They stand at the beginning, and would keep the log from being trimmed.
+        watching.tell_lag(self.telemetry, ends=look.ends, archived=last.positions)
+        commit = opened(last, look=look, now_ms=self.clock.now_ms(), window=self._window)
+        planned = plan.plan(look.ends, archived=last.positions, open_streams=lives.open_streams(commit.lives))
+        if not planned and commit.accepted_before == last.accepted_before:
             return last
         ranges = self._capped(planned)
         reach("archive.planned")
+        watching.tell_wiped(self.telemetry, commit=commit, last=last)
         with self.failures.counted(), watching.batch(self.telemetry, log=self.log, ranges=ranges) as told:
-            committed = self._archive(ranges, last=last)
+            committed = self._archive(ranges, commit=commit, last=last)
             told(committed)
-        watching.tell_lag(self.telemetry, ends=ends, archived=committed.positions)
+        watching.tell_lag(self.telemetry, ends=look.ends, archived=committed.positions)
+        self.log.forget(lives.expired(committed.lives, before_ms=self.clock.now_ms() - 1000 * self._window.ttl_s))
         return committed
 
-    def _archive(self, ranges: Sequence[Range], *, last: Commit) -> Commit:
+    @property
+    def _window(self) -> SeenWindow:
+        return SeenWindow.parse(self.log_settings.window)
+
+    def _archive(self, ranges: Sequence[Range], *, commit: Commit, last: Commit) -> Commit:
+        if any(one.recheck for one in ranges) or self.clock.now_ms() < commit.recheck_until_ms:
+            return self._recheck(ranges, commit=commit, last=last)
         try:
-            return self._recheck(ranges, last=last) if any(one.recheck for one in ranges) else self._append(ranges, last=last)
+            return self._append(ranges, commit=commit, last=last)
         except TableUnavailable as error:
             if RECHECK_NEEDED not in str(error.__cause__):
                 raise
-            return self._recheck(plan.rechecked(ranges), last=last)
+            return self._recheck(ranges, commit=commit, last=last)
 
-    def _append(self, ranges: Sequence[Range], *, last: Commit) -> Commit:
+    def _append(self, ranges: Sequence[Range], *, commit: Commit, last: Commit) -> Commit:
         """The usual batch: nothing of it can be in the table yet, so it is appended blindly."""
-        commit = replace(following(last, ranges), read=sum(one.entries for one in ranges))
-        return commit_then_move(self.log, self.table, rows=self._rows(ranges, commit=commit), commit=commit)
+        commit = taking_in(commit, [(one, None) for one in ranges], now_ms=self.clock.now_ms())
+        commit = replace(commit, read=sum(one.entries for one in ranges))
+        return commit_then_move(self.log, self.table, rows=self._rows(ranges, commit=commit), commit=commit, last=last)
 
-    def _recheck(self, ranges: Sequence[Range], *, last: Commit) -> Commit:
+    def _recheck(self, ranges: Sequence[Range], *, commit: Commit, last: Commit) -> Commit:
         """After a restart of the log: streams are read again from their beginning, and rows that the table has are left out."""
         caps = self.failures.caps(self.settings)
-        surveys = [survey(self.log, one, archived=last.positions.get(one.stream), caps=caps) for one in ranges]
-        ranges = [one.range for one in surveys]
-        commit = replace(
-            following(last, ranges),
-            rechecked=True,
-            read=sum(one.read for one in surveys),
-            lost=sum(one.missing(archived=last.positions.get(one.range.stream)) for one in surveys),
-            closed=tuple(mark for one in surveys for mark in one.closed()),
-        )
-        rows = without_archived(self._rows(ranges, commit=commit), archived=self._archived_since(surveys))
-        return commit_then_move(self.log, self.table, rows=rows, commit=commit)
+        surveys = [survey(self.log, one, lives=commit.lives.get(one.stream, {}), caps=caps) for one in plan.rechecked(ranges)]
+        commit = taking_in(commit, [(one.range, one.met) for one in surveys], now_ms=self.clock.now_ms())
+        rows = self._rows([one.range for one in surveys], commit=commit)
+        rows = without_archived(rows, archived=self._archived_since(surveys))
+        # Entries that are read again may be foreign too, so the new ones among them are only known now.
+        foreign = without_numbers(rows, lives=commit.lives).count() if any(one.foreign for one in surveys) else 0
+        commit = replace(commit, rechecked=True, read=sum(one.read for one in surveys), foreign=foreign)
+        return commit_then_move(self.log, self.table, rows=rows, commit=commit, last=last)
 
     def _rows(self, ranges: Sequence[Range], *, commit: Commit) -> DataFrame:
         groups = plan.grouped(ranges, tasks=self.spark.sparkContext.defaultParallelism)
@@ -126,32 +135,78 @@ class Archive:
         if one.recheck or one.entries <= entries:
             return one
         end = self.log.id_after(one.stream, after=one.after.entry_id, to=one.to.entry_id, entries=entries)
-        return replace(one, to=self.log.position_at(one.stream, entry_id=end, incarnation=one.to.incarnation), cut=True)
+        if end == one.to.entry_id:
+            return one
+        found = self.log.position_at(one.stream, entry_id=end, incarnation=one.to.incarnation)
+        # Entries that were trimmed beneath us may leave none with a number up to there.
+        return replace(one, to=replace(found, sequence=max(found.sequence, one.after.sequence)), cut=True)
 
 
-def following(last: Commit, ranges: Sequence[Range]) -> Commit:
-    """The commit after `last` that takes in these ranges. Pure."""
-    positions = {**last.positions, **{one.stream: one.to for one in ranges}}
-    return Commit(last.run, last.table, last.batch + 1, positions, cut=any(one.cut for one in ranges), before=last.totals)
+def following(last: Commit) -> Commit:
+    """The commit after `last`, with nothing in it yet. Pure."""
+    return Commit(
+        last.run,
+        last.table,
+        last.batch + 1,
+        last.positions,
+        accepted=last.accepted,
+        accepted_before=last.accepted_before,
+        recheck_until_ms=last.recheck_until_ms,
+        before=last.totals,
+    )
 
 
-def commit_then_move(log: ArchiveLog, table: CommittedTable, *, rows: DataFrame, commit: Commit) -> Commit:
+def opened(last: Commit, *, look: Look, now_ms: int, window: SeenWindow) -> Commit:
+    """The commit after `last`, with what the log says of its numbers now. Pure.
+
+    A ledger that counts fewer events than it did was wiped, and `seen` with it: repeats may be appended again for one window.
+    """
+    gone = lives.uncounted(look, known=last.lives, accepted=last.accepted)
+    return replace(
+        following(last),
+        lives=lives.seen(last.lives, ends=look.ends, forgotten_before_ms=now_ms - 1000 * window.ttl_s),
+        accepted=look.accepted,
+        accepted_before=last.accepted_before + gone,
+        recheck_until_ms=now_ms + 1000 * window.ttl_s if gone else last.recheck_until_ms,
+    )
+
+
+def taking_in(commit: Commit, ranges: Sequence[tuple[Range, Mapping[str, Met] | None]], *, now_ms: int) -> Commit:
+    """The commit once it has these ranges, with what was met in those that were looked through. Pure."""
+    positions, numbers, lost = dict(commit.positions), dict(commit.lives), 0
+    for one, met in ranges:
+        positions[one.stream] = one.to
+        numbers[one.stream], missing = lives.after(numbers.get(one.stream, {}), one=one, met=met, now_ms=now_ms)
+        lost += missing
+    return replace(commit, positions=positions, lives=numbers, lost=lost, cut=any(one.cut for one, _ in ranges))
+
+
+def commit_then_move(log: ArchiveLog, table: CommittedTable, *, rows: DataFrame, commit: Commit, last: Commit) -> Commit:
     """Returns what the table says it has; the group stands there too."""
     reach("archive.before_commit")
     committed = table.append(rows, commit=commit)
     reach("archive.before_move")
     # Move the group after the synced commit, to what was read back from it. A crash in between repeats the move, which is
     # harmless; the other order would lose rows.
-    move(log, committed)
+    move(log, committed, since=last)
     reach("archive.before_trim")
     log.trim()
     reach("archive.after_trim")
     return committed
 
 
-def move(log: ArchiveLog, commit: Commit) -> None:
-    """Moves the group to a commit that is synced; a past incarnation only gets its last mark."""
-    for stream, position in commit.closed:
-        log.move({stream: position})
+def move(log: ArchiveLog, commit: Commit, *, since: Commit | None = None) -> None:
+    """Moves the group to a commit that is synced; a past incarnation only gets its mark, if it has changed."""
+    for stream, mark in lives.changed(commit.lives, before=since.lives if since else {}):
+        if mark.incarnation != commit.positions[stream].incarnation:
+            log.move({stream: mark})
     log.move(commit.positions)
-    log.note_totals(rows=commit.totals.rows, lost=commit.totals.lost)
+    totals = commit.totals
+    log.note_totals(
+        {
+            "rows:events": totals.rows,
+            "foreign:events": totals.foreign,
+            "lost:archive": totals.lost,
+            "before:accepted": commit.accepted_before,
+        }
+    )

@@ -2,20 +2,23 @@
 
 The table is the archive's only memory. Every commit carries, as Delta's `userMetadata`, JSON with these names:
 
-    hooklake    version of this form, 1          run         which run of the archive made it
+    hooklake    version of this form, 2          run         which run of the archive made it
     table       the table's name                 batch       its number, one more than the last
     positions   up to where each stream is archived after this commit: {stream: {incarnation, entry_id, sequence}}
-    closed      the last entries of past incarnations that this commit took in: [{stream, incarnation, entry_id, sequence}]
+    lives       the numbers of every incarnation that is remembered: {stream: {incarnation: {entry_id, archived, given, ended_ms}}}
+    accepted    how many events each shard's ledger had counted when this batch was planned: {shard: count}
+    accepted_before   how many were counted by ledgers that are gone     recheck_until_ms   all rows are compared until then
     read        how many entries the batch had to read          lost    how many are known to be missing from the log
     rechecked   whether rows that were archived already were left out
     cut         whether the log had more than the batch could take
-    before      totals of all earlier commits: {rows, duplicates, lost}
+    foreign     how many of its rows are entries that the log gave no number
+    before      totals of all earlier commits: {rows, duplicates, lost, foreign}
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +30,14 @@ from pyspark.sql import functions as F
 
 from analytics import torn
 from analytics.delta_log import DeltaLog, LogEntry
+from analytics.lives import Life, Lives, LivesOfStreams
 from analytics.settings import is_address
 from analytics.tables import Table, open_table
 from infra.failpoints import reach
 from infra.streams.positions import Position, StreamName
 from schemas.errors import TableUnavailable, TornTable, WriteSkipped
 
-FORM = 1
+FORM = 2
 Positions = dict[StreamName, Position]
 
 
@@ -44,6 +48,7 @@ class Totals:
     rows: int = 0
     duplicates: int = 0
     lost: int = 0
+    foreign: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,13 @@ class Commit:
     table: str
     batch: int
     positions: Positions
-    closed: tuple[tuple[StreamName, Position], ...] = ()
+    lives: LivesOfStreams = field(default_factory=dict)
+    accepted: dict[int, int] = field(default_factory=dict)
+    accepted_before: int = 0
+    recheck_until_ms: int = 0
     read: int = 0
     lost: int = 0
+    foreign: int = 0
     rechecked: bool = False
     cut: bool = False
     before: Totals = field(default_factory=Totals)
@@ -75,14 +84,22 @@ class Commit:
     @property
     def totals(self) -> Totals:
         before = self.before
-        return Totals(before.rows + self.rows, before.duplicates + self.duplicates, before.lost + self.missing)
+        foreign = before.foreign + self.foreign
+        return Totals(before.rows + self.rows, before.duplicates + self.duplicates, before.lost + self.missing, foreign)
+
+
+PLAIN = ("run", "table", "batch", "accepted_before", "recheck_until_ms", "read", "lost", "foreign", "rechecked", "cut")
 
 
 def to_metadata(commit: Commit) -> str:
-    positions = {str(stream): asdict(position) for stream, position in commit.positions.items()}
-    closed = [{"stream": str(stream), **asdict(position)} for stream, position in commit.closed]
-    facts = {name: getattr(commit, name) for name in ("run", "table", "batch", "read", "lost", "rechecked", "cut", "before")}
-    return orjson.dumps({"hooklake": FORM, **facts, "positions": positions, "closed": closed}).decode()
+    facts = {
+        **{name: getattr(commit, name) for name in PLAIN},
+        "positions": {str(stream): position for stream, position in commit.positions.items()},
+        "lives": {str(stream): lives for stream, lives in commit.lives.items()},
+        "accepted": {str(shard): count for shard, count in commit.accepted.items()},
+        "before": commit.before,
+    }
+    return orjson.dumps({"hooklake": FORM, **facts}).decode()
 
 
 def from_metadata(text: str, *, rows: int) -> Commit | None:
@@ -92,20 +109,21 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
         if found["hooklake"] != FORM:
             return None
         return Commit(
-            run=found["run"],
-            table=found["table"],
-            batch=found["batch"],
+            **{name: found[name] for name in PLAIN},
             positions={StreamName.parse(stream): Position(**position) for stream, position in found["positions"].items()},
-            closed=tuple((StreamName.parse(one.pop("stream")), Position(**one)) for one in found["closed"]),
-            read=found["read"],
-            lost=found["lost"],
-            rechecked=found["rechecked"],
-            cut=found["cut"],
+            lives={
+                StreamName.parse(stream): {name: Life(**life) for name, life in lives.items()} for stream, lives in found["lives"].items()
+            },
+            accepted={int(shard): count for shard, count in found["accepted"].items()},
             before=Totals(**found["before"]),
             rows=rows,
         )
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def _lives(found: dict[str, Any]) -> Lives:
+    return {incarnation: Life(**life) for incarnation, life in found.items()}
 
 
 class CommittedTable:
@@ -192,14 +210,21 @@ class CommittedTable:
 
     def _from_rows(self) -> Commit | None:
         """The greatest positions that rows have, when the log of the table was cleaned up or rewritten."""
+        rows = self.dataframe()
         number = F.transform(F.split("entry_id", "-"), lambda part: part.cast("decimal(20,0)"))
-        newest = F.max_by(F.struct("incarnation", "entry_id", F.coalesce("sequence", F.lit(0))), number)
-        found = self.dataframe().groupBy("stream").agg(newest, F.max("batch"), F.count("*")).collect()
+        newest = F.max(F.struct(number.alias("number"), "entry_id")).alias("newest")
+        numbered = rows.where("incarnation IS NOT NULL AND sequence IS NOT NULL").groupBy("stream", "incarnation")
+        found = numbered.agg(newest, F.max("sequence").alias("sequence")).orderBy("newest.number").collect()
         if not found:
             return None
-        positions = {StreamName.parse(stream): Position(*position) for stream, position, _, _ in found}
-        batch, rows = max(row[2] for row in found), sum(row[3] for row in found)
-        return Commit("", self.table.name, batch, positions, rows=rows)
+        lives: LivesOfStreams = {}
+        for row in found:
+            life = Life(row.newest.entry_id, archived=row.sequence, given=row.sequence)
+            lives.setdefault(StreamName.parse(row.stream), {})[row.incarnation] = life
+        # The last of each is the newest.
+        positions = {StreamName.parse(row.stream): Position(row.incarnation, row.newest.entry_id, row.sequence) for row in found}
+        batch, count = rows.agg(F.max("batch"), F.count("*")).collect()[0]
+        return Commit("", self.table.name, batch, positions, lives, rows=count)
 
 
 def first_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -29,24 +29,21 @@ class Range:
         return self.to.sequence - self.after.sequence
 
 
-def plan(ends: Sequence[StreamEnd], *, archived: Mapping[StreamName, Position]) -> list[Range]:
-    """What has been appended beyond the archived positions; a stream with nothing new has no range."""
-    ranges = (plan_stream(end, archived=archived.get(end.stream)) for end in ends)
+def plan(ends: Sequence[StreamEnd], *, archived: Mapping[StreamName, Position], open_streams: Collection[StreamName] = ()) -> list[Range]:
+    """What has been appended beyond the archived positions; a stream with nothing new and no open numbers has no range."""
+    ranges = (plan_stream(end, archived=archived.get(end.stream), is_open=end.stream in open_streams) for end in ends)
     return [found for found in ranges if found is not None]
 
 
-def plan_stream(end: StreamEnd, *, archived: Position | None) -> Range | None:
-    beginning = Position(end.incarnation, START, 0)
-    if end.last.entry_id == START:
-        return None
-    if archived is None:
-        return Range(end.stream, beginning, end.last)
-    if archived.incarnation != end.incarnation:
+def plan_stream(end: StreamEnd, *, archived: Position | None, is_open: bool) -> Range | None:
+    if archived is None or archived.incarnation != end.incarnation:
         # The log had another life: entry ids may have been given again, so the old position says nothing about this one.
-        return Range(end.stream, beginning, end.last, recheck=True)
-    if id_order(end.last.entry_id) <= id_order(archived.entry_id):
-        return None
-    return Range(end.stream, archived, end.last)
+        is_empty = end.last.entry_id == START and not is_open
+        return None if is_empty else Range(end.stream, Position(end.incarnation, START, 0), end.last, recheck=archived is not None)
+    if id_order(end.last.entry_id) > id_order(archived.entry_id):
+        return Range(end.stream, archived, end.last)
+    # The stream is gone, with entries that were not archived: there is nothing to read, but something to count.
+    return Range(end.stream, archived, replace(archived, sequence=max(archived.sequence, end.last.sequence))) if is_open else None
 
 
 def shares(ranges: Sequence[Range], *, cap: int) -> list[int]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from analytics.lives import Life
 from analytics.tables import AUTH_CONTEXT, EVENTS
+from infra.streams.positions import StreamName
 
 
 def to_events(raw: DataFrame, *, batch: int, archived_at: datetime) -> DataFrame:
@@ -48,3 +52,14 @@ def without_archived(rows: DataFrame, *, archived: DataFrame) -> DataFrame:
     left = left.join(deliveries, on=delivery, how="left_anti")
     left = left.alias("new").join(archived.select("stream", "entry_id", "incarnation").alias("old"), on=same_position, how="left_anti")
     return left.select(*(column.name for column in EVENTS.columns))
+
+
+def without_numbers(rows: DataFrame, *, lives: Mapping[StreamName, Mapping[str, Life]]) -> DataFrame:
+    """The rows of entries to which the log gave no number: nobody accepted them."""
+    given = [
+        (F.col("stream") == str(stream)) & (F.col("incarnation") == name) & F.col("sequence").between(1, life.given)
+        for stream, of_stream in lives.items()
+        for name, life in of_stream.items()
+    ]
+    has_number = reduce(Column.__or__, given, F.lit(False))
+    return rows.where(~F.coalesce(has_number, F.lit(False)))

@@ -31,6 +31,16 @@ def tell_lag(telemetry: Telemetry, *, ends: Sequence[StreamEnd], archived: Mappi
         telemetry.lag.set(lag, {"group": ARCHIVE_GROUP, "stream": f"{stream.shard}:events:{stream.name}"})
 
 
+def tell_wiped(telemetry: Telemetry, *, commit: Commit, last: Commit) -> None:
+    """The ledger counts fewer events than it did: what can be counted is, and what cannot is said."""
+    if gone := commit.accepted_before - last.accepted_before:
+        telemetry.log.error(
+            "the log was wiped or replaced: events that came after the archive's last look at it are lost, and nobody knows how many",
+            counted_before=gone,
+            recheck_until_ms=commit.recheck_until_ms,
+        )
+
+
 @contextmanager
 def batch(telemetry: Telemetry, *, log: ArchiveLog, ranges: Sequence[Range]) -> Iterator[Callable[[Commit], None]]:
     """The span of a batch, linked to some of its events; yields the function that tells how it ended."""

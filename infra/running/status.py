@@ -32,10 +32,11 @@ class Status:
     duplicates: int
     conflicts: int
     archived: int | None
-    in_log: int | None
+    in_log: int
     scheduled: int
     lost: int
-    out_of_balance: int | None
+    foreign: int
+    out_of_balance: int
     waiting_retries: int
     open_dead_letters: int
     groups: list[GroupState]
@@ -68,10 +69,11 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Statu
         accepted=overview.accepted,
         duplicates=sum(overview.counts.duplicates.values()),
         conflicts=sum(overview.counts.conflicts.values()),
-        archived=overview.archived_rows,
+        archived=overview.archived_events,
         in_log=overview.above_archived,
         scheduled=overview.scheduled,
         lost=overview.lost,
+        foreign=overview.foreign_rows,
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
         open_dead_letters=overview.open_dead_letters,
@@ -91,7 +93,7 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")
-    if (missing := overview.out_of_balance or 0) > 0:
+    if (missing := overview.out_of_balance) > 0:
         needs.append(f"{missing} accepted events are neither archived nor in the log; look again when nothing arrives, then audit")
     elif missing < 0:
         needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
@@ -112,9 +114,9 @@ def _not_read(state: GroupState) -> str:
 def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
-        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {_shown(found.in_log)}{_rest(found)}: "
+        f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {found.in_log}{_rest(found)}: "
         f"{_balance(found)}; "
-        f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts"
+        f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts{_foreign(found)}"
     )
     console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
     console.print(_groups_table(found.groups))
@@ -132,8 +134,6 @@ def _groups_table(groups: list[GroupState]) -> Table:
 
 
 def _balance(found: Status) -> str:
-    if found.out_of_balance is None:
-        return "it cannot be told just now"
     return "[green]the books balance[/]" if found.out_of_balance == 0 else f"[red]out of balance by {found.out_of_balance}[/]"
 
 
@@ -141,6 +141,10 @@ def _rest(found: Status) -> str:
     """The terms of the books that are 0 in most installations."""
     scheduled = f" + scheduled {found.scheduled}" if found.scheduled else ""
     return scheduled + (f" + [red]lost {found.lost}[/]" if found.lost else "")
+
+
+def _foreign(found: Status) -> str:
+    return f", {found.foreign} archived entries that nobody accepted" if found.foreign else ""
 
 
 def _shown(number: int | None) -> str:

@@ -11,7 +11,7 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
-from infra.streams.ledger import Counts, add_shard
+from infra.streams.ledger import Counts, add_shard, numbers_of
 from infra.streams.pipelining import Pipeline
 from infra.streams.stream import as_fields
 
@@ -53,17 +53,22 @@ class Overview:
     open_dead_letters: int = 0
     archived_rows: int | None = None
     """Rows of `events` after the archive's newest commit; None before the first."""
+    foreign_rows: int = 0
+    """Those among them that nobody accepted: entries to which the log gave no number."""
+    accepted_before: int = 0
+    """Events that were accepted by ledgers that are gone, as far as the archive has seen them."""
+    above_archived: int = 0
+    """Numbers that the log gave and that the archive has not come to."""
     incarnations: dict[int, str] = field(default_factory=dict)
 
     @property
     def accepted(self) -> int:
-        return sum(self.counts.accepted.values())
+        return sum(self.counts.accepted.values()) + self.accepted_before
 
     @property
-    def above_archived(self) -> int | None:
-        """Events in the log that the archive has not committed; None when the server cannot tell."""
-        archive = next((state for state in self.groups if state.group == ARCHIVE_GROUP), None)
-        return archive.undelivered if archive is not None else self.accepted - self.scheduled - self.lost_scheduled
+    def archived_events(self) -> int | None:
+        """Accepted events among the rows."""
+        return None if self.archived_rows is None else self.archived_rows - self.foreign_rows
 
     @property
     def lost(self) -> int:
@@ -71,11 +76,9 @@ class Overview:
         return sum(state.lost for state in self.groups if state.group == ARCHIVE_GROUP) + self.lost_scheduled
 
     @property
-    def out_of_balance(self) -> int | None:
-        """accepted - archived - above the archived mark - scheduled - lost: 0 at every quiet moment; None when it cannot be told."""
-        if self.above_archived is None:
-            return None
-        return self.accepted - (self.archived_rows or 0) - self.above_archived - self.scheduled - self.lost
+    def out_of_balance(self) -> int:
+        """accepted - archived - above the archived mark - scheduled - lost: 0 at every quiet moment."""
+        return self.accepted - (self.archived_events or 0) - self.above_archived - self.scheduled - self.lost
 
 
 def read_overview(log: LogSettings, *, home: Path) -> Overview:
@@ -97,6 +100,7 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     for shard, ledger in ledgers.items():
         add_shard(found.counts, ledger=ledger)
         found.open_dead_letters += _open_letters(ledger)
+        found.above_archived += sum(max(0, numbers.given - numbers.archived) for numbers in numbers_of(ledger).values())
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         _add_waiting(found, ledger=ledger, waiting=await pipeline.call("ZCARD", keys.delayed(shard)))
     rows = ledgers[0].get(b"rows:events")
@@ -104,6 +108,7 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
     seconds, microseconds = await pipeline.call("TIME")
     now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    found.foreign_rows, found.accepted_before = (int(ledgers[0].get(name, b"0")) for name in (b"foreign:events", b"before:accepted"))
     for group, kind in sorted(_declared(registry).items()):
         dead, closed, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,10 +38,23 @@ class StreamEnd:
 
     stream: StreamName
     last: Position
+    given: Mapping[str, int] = field(default_factory=dict)
+    """The last number of every incarnation that the ledger knows."""
 
     @property
     def incarnation(self) -> str:
         return self.last.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the archive sees of the log at one moment."""
+
+    ends: list[StreamEnd]
+    accepted: dict[int, int]
+    """How many events each shard's ledger has counted."""
+    has_new_groups: bool = False
+    """Whether a stream lacked the archive's group, which then stands at the stream's beginning."""
 
 
 class _Numbered(NamedTuple):
@@ -63,29 +76,35 @@ class ArchiveLog:
     def open(cls, log: LogSettings, *, home: Path) -> ArchiveLog:
         return cls(open_blocking(log, home=home), keys=Keys(log.prefix, log.shards))
 
-    def ends(self) -> list[StreamEnd]:
+    def look(self) -> Look:
         """Where every event stream ends now, with what was due; begins the shards and declares the group when they are new."""
         with translated():
             # begin is asked every time: this client reconnects by itself, and a new connection may lead to a new server.
             for shard in self._keys.all_shards():
                 self._begin(shard)
-            declare_archive(self._client, keys=self._keys)
+            created = declare_archive(self._client, keys=self._keys)
             # A delayed set that makes no sense must not keep the archive from emptying the log; `status` shows it.
             with contextlib.suppress(redis.ResponseError):
                 promote_due_blocking(self._client, keys=self._keys)
-            return [end for shard in self._keys.all_shards() for end in self._ends_of(shard)]
+            found = [self._look_at(shard) for shard in self._keys.all_shards()]
+        ends = [end for ends, _ in found for end in ends]
+        return Look(ends, dict(enumerate(accepted for _, accepted in found)), has_new_groups=created > 0)
+
+    def ends(self) -> list[StreamEnd]:
+        return self.look().ends
 
     def _begin(self, shard: int) -> None:
         at = [self._keys.ledger(shard), self._keys.registry(shard)]
         begun(run_blocking(self._client, "begin", keys=at, args=[new_incarnation(), self._keys.shards]), keys=self._keys)
 
-    def _ends_of(self, shard: int) -> list[StreamEnd]:
+    def _look_at(self, shard: int) -> tuple[list[StreamEnd], int]:
         at = [self._keys.ledger(shard), *self._keys.event_streams(shard)]
-        incarnation, *ends = run_blocking(self._client, "ends", keys=at, args=EVENT_STREAMS)
-        return [
-            StreamEnd(StreamName(shard, name), Position(incarnation.decode(), entry_id.decode(), int(number)))
-            for name, (entry_id, number) in zip(EVENT_STREAMS, ends, strict=True)
+        incarnation, accepted, *ends = run_blocking(self._client, "ends", keys=at, args=EVENT_STREAMS)
+        found = [
+            _stream_end(StreamName(shard, name), incarnation=incarnation.decode(), entry_id=entry_id.decode(), flat=numbers)
+            for name, (entry_id, numbers) in zip(EVENT_STREAMS, ends, strict=True)
         ]
+        return found, accepted
 
     def read(self, stream: StreamName, *, after: str, to: str) -> Iterator[list[Entry]]:
         """The entries in (after, to], in replies that keep to some megabytes whatever the entries weigh."""
@@ -175,10 +194,17 @@ class ArchiveLog:
                     args=[ARCHIVE_GROUP, stream.name, at.incarnation, at.entry_id, at.sequence],
                 )
 
-    def note_totals(self, *, rows: int, lost: int) -> None:
-        """Writes down what the table has after the newest commit, and what it will never have, for whoever balances the books."""
+    def note_totals(self, totals: Mapping[str, int]) -> None:
+        """Writes down, under names of the ledger, what the table has and will never have, for whoever balances the books."""
         with translated():
-            run_blocking(self._client, "note", keys=[self._keys.ledger(0)], args=["rows:events", rows, f"lost:{ARCHIVE_GROUP}", lost])
+            flat = [part for pair in totals.items() for part in pair]
+            run_blocking(self._client, "note", keys=[self._keys.ledger(0)], args=flat)
+
+    def forget(self, lives: Sequence[tuple[StreamName, str]]) -> None:
+        """Removes the numbers of past incarnations from the ledger."""
+        with translated():
+            for stream, incarnation in lives:
+                run_blocking(self._client, "forget", keys=[self._keys.ledger(stream.shard)], args=[stream.name, incarnation])
 
     def accepted(self) -> dict[tuple[str, str], int]:
         """How many events were accepted, by tenant and source."""
@@ -199,6 +225,11 @@ class ArchiveLog:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _stream_end(stream: StreamName, *, incarnation: str, entry_id: str, flat: Sequence[bytes]) -> StreamEnd:
+    given = {name.decode(): int(number) for name, number in zip(flat[::2], flat[1::2], strict=True)}
+    return StreamEnd(stream, Position(incarnation, entry_id, given.get(incarnation, 0)), given)
 
 
 def next_count(entries: Sequence[Entry]) -> int:

@@ -17,11 +17,13 @@ from analytics.session import quick_session, stop_session
 from analytics.settings import ArchiveSettings, table_location
 from analytics.tables import EVENTS
 from infra.clock import Clock
+from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.ranges import ArchiveLog
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from schemas.event import StreamEvent
+from schemas.receipt import Receipt
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,6 +77,15 @@ def open_archive(spark: SparkSession, log: LogSettings, home: Path, location: st
 
 
 @pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    """A log server that a test may kill."""
+    server = EmbeddedServer(tmp_path / "own-log", free_port(), password="a-test-password")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that were synced, in order; each really is."""
     paths: list[str] = []
@@ -88,15 +99,14 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def append(log: LogSettings, home: Path, *events: StreamEvent) -> None:
+def append(log: LogSettings, home: Path, *events: StreamEvent) -> list[Receipt]:
     """Appends the events as a receiver does."""
 
-    async def append_all() -> None:
+    async def append_all() -> list[Receipt]:
         stream = EventStream.open(log, home=home)
         try:
-            for event in events:
-                await stream.append(event)
+            return [await stream.append(event) for event in events]
         finally:
             await stream.close()
 
-    asyncio.run(append_all())
+    return asyncio.run(append_all())

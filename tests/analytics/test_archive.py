@@ -3,18 +3,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from analytics.archive import Archive, following
+from analytics.archive import Archive, following, taking_in
 from analytics.commits import Commit, Totals
+from analytics.lives import Life
 from analytics.plan import Range
 from analytics.settings import ArchiveSettings
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
 from infra.streams.entries import encode
@@ -24,15 +25,6 @@ from schemas.errors import StreamUnavailable, TableUnavailable, WriteSkipped
 from schemas.event import Priority, StreamEvent
 from tests.analytics.conftest import OpenArchive, append
 from tests.events import an_event
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[EmbeddedServer]:
-    """A log server that a test may kill."""
-    server = EmbeddedServer(tmp_path / "own-log", free_port(), password="a-test-password")
-    server.start()
-    yield server
-    server.stop()
 
 
 def archived_bodies(archive: Archive) -> list[bytes]:
@@ -136,7 +128,7 @@ def test_a_run_that_died_between_commit_and_move_is_repaired_by_the_next(
     assert again.table.dataframe().count() == 1
 
 
-def _die(*_: object) -> None:
+def _die(*_: object, **__: object) -> None:
     raise StreamUnavailable("the log went away between commit and move")
 
 
@@ -242,7 +234,8 @@ def test_after_a_restart_of_the_log_nothing_is_twice_in_the_table_and_nothing_is
     assert {position.incarnation for position in committed.positions.values()}.isdisjoint(
         position.incarnation for position in last.positions.values()
     )
-    assert {position.incarnation for _, position in committed.closed} <= {position.incarnation for position in last.positions.values()}
+    ended = {name for lives in committed.lives.values() for name, life in lives.items() if life.ended_ms}
+    assert ended == {position.incarnation for position in last.positions.values()}
     assert again.run_batch(committed) is committed
 
 
@@ -369,7 +362,8 @@ def test_a_batch_continues_the_last_one() -> None:
     stream, other = StreamName(0, "default"), StreamName(1, "low")
     last = Commit("run", "events", 4, {other: Position("b", "3-0", 3)}, read=2, rows=2, before=Totals(rows=5))
 
-    commit = following(last, [Range(stream, Position("a", "0-0", 0), Position("a", "9-0", 9))])
+    commit = taking_in(following(last), [(Range(stream, Position("a", "0-0", 0), Position("a", "9-0", 9)), None)], now_ms=1)
 
     assert (commit.run, commit.batch, commit.before) == ("run", 5, Totals(rows=7))
     assert commit.positions == {other: Position("b", "3-0", 3), stream: Position("a", "9-0", 9)}
+    assert commit.lives == {stream: {"a": Life("9-0", 9, 9)}}

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.commits import Commit, CommittedTable, Totals, from_metadata, to_metadata
+from analytics.lives import Life
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
 from infra.streams.positions import Position, StreamName
@@ -28,13 +29,14 @@ def a_row(spark: SparkSession, *, entry_id: str, batch: int = 1) -> DataFrame:
 
 
 def test_what_a_commit_says_of_itself_survives_the_table() -> None:
-    closed = ((STREAM, Position("old", "7-0", 7)),)
-    commit = replace(FIRST, closed=closed, lost=2, rechecked=True, before=Totals(rows=5, duplicates=1, lost=3), rows=4)
+    lives = {STREAM: {"old": Life("7-0", 7, 9, 1000), "a": Life("1-0", 1, 1)}}
+    books = replace(FIRST, lives=lives, accepted={0: 7, 3: 2}, accepted_before=5, recheck_until_ms=9, foreign=1)
+    commit = replace(books, lost=2, rechecked=True, cut=True, before=Totals(rows=5, duplicates=1, lost=3, foreign=2), rows=4)
 
     assert from_metadata(to_metadata(commit), rows=4) == commit
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"hooklake": 2}', "OPTIMIZE", '{"hooklake": 1, "run": "x"}'])
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"hooklake": 3}', "OPTIMIZE", '{"hooklake": 2, "run": "x"}'])
 def test_what_is_no_commit_of_an_archive_is_told_apart(text: str) -> None:
     assert from_metadata(text, rows=0) is None
 
@@ -108,6 +110,7 @@ def test_without_a_commit_of_ours_the_greatest_positions_of_rows_count_compared_
     found = CommittedTable(spark, table=EVENTS, location=events.location).newest_commit(run="run")
 
     assert (found.batch, found.positions) == (3, {STREAM: Position("a", "10-10", 1)})
+    assert found.lives == {STREAM: {"a": Life("10-10", 1, 1)}}
     assert found.totals.rows == 3
 
 

@@ -31,6 +31,12 @@ def test_a_stream_with_nothing_new_has_no_range() -> None:
     assert plan([StreamEnd(STREAM, at("0-0", 0))], archived={}) == []
 
 
+def test_a_stream_that_vanished_with_open_numbers_has_a_range_with_nothing_to_read() -> None:
+    planned = plan([StreamEnd(STREAM, at("0-0", 7))], archived={STREAM: at("20-0", 4)}, open_streams=[STREAM])
+
+    assert planned == [Range(STREAM, at("20-0", 4), at("20-0", 7))]
+
+
 def test_entry_ids_are_compared_as_numbers() -> None:
     assert plan([StreamEnd(STREAM, at("10-0", 2))], archived={STREAM: at("9-0", 1)})[0].after.entry_id == "9-0"
     assert plan([StreamEnd(STREAM, at("9-0", 1))], archived={STREAM: at("10-0", 2)}) == []

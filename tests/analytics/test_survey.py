@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import date
 
+from analytics.lives import Life, Met
 from analytics.plan import Range
 from analytics.survey import Survey, oldest_date
 from infra.streams.entries import Entry
@@ -16,41 +17,41 @@ def entry(number: int, *, incarnation: str, entry_id: str | None = None) -> Entr
     return Entry(entry_id or f"{20_000 * DAY_MS}-{number}", fields)
 
 
-def surveyed(*entries: Entry, archived: Position | None = None) -> Survey:
-    found = Survey(Range(STREAM, Position("new", "0-0", 0), Position("new", "9-0", 9), recheck=True))
+def surveyed(*entries: Entry, lives: dict[str, Life]) -> Survey:
+    found = Survey(Range(STREAM, Position("new", "0-0", 0), Position("new", "9-0", 9), recheck=True), lives)
     for one in entries:
-        found.add(one, archived=archived)
+        found.add(one)
     return found
 
 
-def test_entries_that_were_archived_before_the_restart_are_not_missing() -> None:
-    archived = Position("old", "5-0", 5)
+def test_of_each_incarnation_the_numbers_beyond_the_archived_one_are_met() -> None:
+    lives = {"old": Life("5-0", archived=5, given=8), "new": Life(given=9)}
 
-    found = surveyed(*(entry(number, incarnation="old") for number in (4, 5, 6, 7)), entry(1, incarnation="new"), archived=archived)
+    found = surveyed(*(entry(number, incarnation="old") for number in (4, 5, 7, 8)), entry(1, incarnation="new"), lives=lives)
 
-    assert found.read == 5
-    assert found.missing(archived=archived) == 0
-
-
-def test_numbers_that_the_log_gave_and_no_longer_has_are_counted() -> None:
-    archived = Position("old", "5-0", 5)
-
-    found = surveyed(entry(8, incarnation="old"), entry(3, incarnation="new"), archived=archived)
-
-    assert found.missing(archived=archived) == 2 + 2
+    assert (found.read, found.foreign) == (5, 0)
+    assert found.met == {
+        "old": Met(2, Position("old", f"{20_000 * DAY_MS}-8", 8)),
+        "new": Met(1, Position("new", f"{20_000 * DAY_MS}-1", 1)),
+    }
 
 
-def test_a_past_incarnation_is_closed_at_its_last_entry() -> None:
-    found = surveyed(entry(6, incarnation="old"), entry(7, incarnation="old"), entry(1, incarnation="new"))
+def test_entries_to_which_the_log_gave_no_number_are_foreign() -> None:
+    strange = [Entry(f"{19_999 * DAY_MS}-0", {b"foreign": b"\xff"}), entry(10, incarnation="new"), entry(1, incarnation="unknown")]
 
-    assert found.closed() == [(STREAM, Position("old", f"{20_000 * DAY_MS}-7", 7))]
+    found = surveyed(*strange, lives={"new": Life(given=9)})
+
+    assert (found.read, found.foreign, found.met) == (3, 3, {})
 
 
-def test_an_entry_without_numbers_is_read_and_counts_for_nothing() -> None:
-    found = surveyed(Entry(f"{19_999 * DAY_MS}-0", {b"foreign": b"\xff"}))
+def test_a_range_that_is_cut_at_a_foreign_entry_has_the_number_before_it() -> None:
+    foreign = Entry("5-0", {b"foreign": b"x"})
+    found = surveyed(entry(1, incarnation="new"), entry(2, incarnation="new"), foreign, lives={"new": Life(given=9)})
 
-    assert (found.read, found.missing(archived=None), found.closed()) == (1, 0, [])
+    found.cut_at(foreign)
+
+    assert (found.range.to, found.range.cut) == (Position("new", "5-0", 2), True)
 
 
 def test_the_oldest_date_is_that_of_the_oldest_entry() -> None:
-    assert oldest_date([surveyed(entry(1, incarnation="new")), surveyed()]) == date(2024, 10, 4)
+    assert oldest_date([surveyed(entry(1, incarnation="new"), lives={}), surveyed(lives={})]) == date(2024, 10, 4)

@@ -112,7 +112,7 @@ async def test_the_archive_empties_a_log_whose_memory_is_full(
     client.config_set("maxmemory", 1)
 
     archive_log.move({end.stream: end.last for end in archive_log.ends()})
-    archive_log.note_totals(rows=10, lost=0)
+    archive_log.note_totals({"rows:events": 10})
 
     assert archive_log.trim() == 10
     assert client.hget(Keys(own_log.prefix, 1).ledger(0), "rows:events") == b"10"

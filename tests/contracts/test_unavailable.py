@@ -112,7 +112,7 @@ async def test_a_server_that_will_not_serve_is_unavailable_for_as_long_as_it_wil
         with pytest.raises(StreamUnavailable, match=code):
             await stream.append(an_event())
         with pytest.raises(StreamUnavailable, match=code):
-            archive_log.note_totals(rows=1, lost=0)
+            archive_log.note_totals({"rows:events": 1})
 
     after = await until_appended(stream, deadline_s=DEADLINE_S)
     assert not after.duplicate

@@ -1,10 +1,23 @@
--- Where the event streams of a shard end, in one look: newest entry id and newest number of the present incarnation.
+-- Where the event streams of a shard end, in one look: newest entry ids, the last number of every incarnation that the
+-- ledger knows, and how many events it has counted as accepted. All of one moment, so that they can be set off.
 --
 -- KEYS  1 ledger  2.. streams
 -- ARGV  the streams' names, in the order of the keys
--- returns {incarnation, {entry id, number}, ...}
+-- returns {incarnation, accepted, {entry id, {incarnation, number, ...}}, ...}
+local accepted, numbers = 0, {}
+local ledger = redis.call('HGETALL', KEYS[1])
 local incarnation = redis.call('HGET', KEYS[1], 'incarnation') or ''
-local ends = {incarnation}
+for i = 1, #ledger, 2 do
+    local stream, of = string.match(ledger[i], '^sequence:(%w+):(%w+)$')
+    if stream then
+        numbers[stream] = numbers[stream] or {}
+        table.insert(numbers[stream], of)
+        table.insert(numbers[stream], ledger[i + 1])
+    elseif string.sub(ledger[i], 1, 9) == 'accepted:' then
+        accepted = accepted + tonumber(ledger[i + 1])
+    end
+end
+local ends = {incarnation, accepted}
 for i = 2, #KEYS do
     local entry_id = '0-0'
     if redis.call('EXISTS', KEYS[i]) == 1 then
@@ -15,7 +28,6 @@ for i = 2, #KEYS do
             end
         end
     end
-    local number = redis.call('HGET', KEYS[1], 'sequence:' .. ARGV[i - 1] .. ':' .. incarnation) or '0'
-    ends[#ends + 1] = {entry_id, number}
+    ends[#ends + 1] = {entry_id, numbers[ARGV[i - 1]] or {}}
 end
 return ends

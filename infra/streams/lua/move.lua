@@ -1,6 +1,7 @@
 -- Moves the archive's group on one stream to a position whose rows are synced in Delta, and writes the mark down.
--- Never backwards, so that a repeated move is harmless; removes before it adds, since a full log is emptied through here. A position of a past incarnation only closes that incarnation's
--- mark: its entry ids may have been given again, so the group does not follow it.
+-- Never backwards, so that a repeated move is harmless; removes before it adds, since a full log is emptied through here.
+-- A position of a past incarnation only moves that incarnation's mark: its entry ids may have been given again, so the
+-- group does not follow it. Numbers that are counted as lost move a mark's number, and not its entry id.
 --
 -- KEYS  1 ledger  2 stream
 -- ARGV  1 group  2 stream name  3 incarnation  4 entry id  5 number
@@ -22,7 +23,8 @@ end
 
 local mark_field = 'archived:' .. ARGV[2] .. ':' .. ARGV[3]
 local mark = redis.call('HGET', KEYS[1], mark_field)
-if not mark or above(ARGV[4], mark) then
+local mark_number = mark and tonumber(string.match(mark, '|(%d+)$'))
+if not mark or above(ARGV[4], mark) or (not above(mark, ARGV[4]) and tonumber(ARGV[5]) > mark_number) then
     redis.call('HDEL', KEYS[1], mark_field)
     redis.call('HSET', KEYS[1], mark_field, ARGV[4] .. '|' .. ARGV[5])
 end

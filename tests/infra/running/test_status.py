@@ -24,8 +24,8 @@ def a_group(name: str, *, undelivered: int = 0, lost: int = 0) -> GroupState:
 
 
 def an_overview(*, accepted: int, archived: int, in_log: int, dead: int = 0, lost: int = 0) -> Overview:
-    groups = [a_group("archive", undelivered=in_log), a_group("example", lost=lost)]
-    return Overview(Counts(accepted={("demo", "github"): accepted}), groups=groups, archived_rows=archived, open_dead_letters=dead)
+    counts, groups = Counts(accepted={("demo", "github"): accepted}), [a_group("archive"), a_group("example", lost=lost)]
+    return Overview(counts, groups=groups, archived_rows=archived, above_archived=in_log, open_dead_letters=dead)
 
 
 def test_a_quiet_installation_needs_nobody() -> None:
