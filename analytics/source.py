@@ -187,8 +187,9 @@ def undecoded(entry: Entry, *, stream: str, error: Exception) -> pa.RecordBatch:
         "stream": stream,
         "entry_id": entry.id,
         "sequence": _number(entry.fields.get(b"sequence")),
-        # The log's own time of the append: the partition must not depend on what cannot be read.
-        "timestamp": id_order(entry.id)[0],
+        # The log's own time of the append: the partition must not depend on what cannot be read. Somebody may have chosen an
+        # entry id that is no time at all.
+        "timestamp": min(id_order(entry.id)[0], LATEST_MS - 1),
         "conflict": False,
         "raw_entry": raw_entry(entry.fields),
         "decode_error": " ".join(f"{type(error).__name__}: {error}".split())[:500],

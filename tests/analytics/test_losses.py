@@ -207,3 +207,14 @@ def test_a_log_that_was_flushed_is_counted_as_far_as_it_was_seen_and_repeats_hav
     assert world.last.totals.rows == 6
     rows = world.archive.table.dataframe().where(f"delivery_id = '{repeated.delivery_id}'").count()
     assert rows == 1
+
+
+def test_a_foreign_entry_with_a_far_away_id_stops_nothing(world: World) -> None:
+    world.append(1)
+    world.call("XADD", world.stream, "99999999999999999-0", "foreign", "x")
+    world.drain()
+    world.append(1)
+
+    world.drain()
+
+    assert world.books() == (3, 0, 0)

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from analytics.source import PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions, record_batches
+from analytics.source import LATEST_MS, PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions, record_batches
 from infra.streams.entries import Entry, encode
 from tests.events import an_event
 
@@ -60,6 +60,13 @@ def test_an_entry_that_is_no_event_becomes_a_row_that_says_why_and_spares_its_ne
     assert (second["entry_id"], second["stream"], second["timestamp"]) == ("1700000000000-2", "0:default", 1700000000000)
     kept = {name: base64.b64decode(value) for name, value in orjson.loads(second["raw_entry"]).items()}
     assert kept == {name.decode("utf-8", "backslashreplace"): value for name, value in entry.fields.items()}
+
+
+@pytest.mark.parametrize("entry_id", ["99999999999999999-0", "18446744073709551000-0"])
+def test_an_entry_id_that_is_no_time_has_a_date_all_the_same(entry_id: str) -> None:
+    (row,) = rows(Entry(entry_id, {b"foreign": b"x"}))
+
+    assert (row["entry_id"], row["timestamp"]) == (entry_id, LATEST_MS - 1)
 
 
 def test_whose_event_it_is_can_be_read_in_every_version() -> None:

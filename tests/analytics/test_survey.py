@@ -55,3 +55,9 @@ def test_a_range_that_is_cut_at_a_foreign_entry_has_the_number_before_it() -> No
 
 def test_the_oldest_date_is_that_of_the_oldest_entry() -> None:
     assert oldest_date([surveyed(entry(1, incarnation="new"), lives={}), surveyed(lives={})]) == date(2024, 10, 4)
+
+
+def test_an_entry_id_that_is_no_time_makes_no_date() -> None:
+    found = surveyed(Entry("18446744073709551000-0", {b"foreign": b"x"}), lives={})
+
+    assert oldest_date([found]) == date(2100, 1, 1)
