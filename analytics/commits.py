@@ -146,6 +146,7 @@ class CommittedTable:
             open_table(spark, table=table, location=location)
             newest = self._log.newest()
             self._log.sync(newest)
+            self._log.sync_name()
             self._version = newest.version
         except (PySparkException, Py4JError, OSError) as error:
             raise TableUnavailable(f"{location} cannot be opened: {first_line(error)}") from error

@@ -99,6 +99,11 @@ class DeltaLog:
         if not is_address(self.location):
             sync_version(Path(self.location), entry=entry)
 
+    def sync_name(self) -> None:
+        """The same for the table's own name, and that of the directory which holds it: a new table could be gone whole."""
+        if not is_address(self.location):
+            sync_all([Path(self.location).parent, Path(self.location).parent.parent])
+
     def _path(self, version: int) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log/{version:020}.json")
 

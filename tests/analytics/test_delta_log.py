@@ -51,4 +51,5 @@ def test_creating_a_table_is_synced_too(location: str, synced: list[str], spark:
     CommittedTable(spark, table=EVENTS, location=location)
 
     assert f"{location}/_delta_log/{0:020}.json" in synced
-    assert synced[-1] == f"{location}/_delta_log"
+    lake = Path(location).parent
+    assert synced[-3:] == [f"{location}/_delta_log", str(lake), str(lake.parent)]
