@@ -64,7 +64,7 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
         telemetry=telemetry,
         clock=clock,
         ids=EventIds(clock),
-        in_flight=InFlight(ingest.max_in_flight),
+        in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
     )
     for tenant, name in sources.by_route:
         telemetry.produced.add(0, {"tenant": tenant, "source": name})

@@ -7,6 +7,7 @@ import asyncio
 from starlette.types import Receive
 
 from ingest.headers import Headers
+from ingest.limits import Held
 from schemas.errors import BodyTooLarge, MalformedRequest, TooSlow, UnsupportedEncoding
 
 
@@ -26,16 +27,16 @@ def refuse_framing(headers: Headers, *, max_bytes: int) -> None:
         raise _too_large(max_bytes)
 
 
-async def read_body(receive: Receive, *, max_bytes: int, timeout_ms: int) -> bytes:
-    """The whole body; raises BodyTooLarge, TooSlow, or MalformedRequest when the sender went away in the middle."""
+async def read_body(receive: Receive, *, max_bytes: int, timeout_ms: int, held: Held) -> bytes:
+    """The whole body; raises BodyTooLarge, TooSlow, Overloaded, or MalformedRequest when the sender went away in the middle."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            return await _read_all(receive, max_bytes=max_bytes)
+            return await _read_all(receive, max_bytes=max_bytes, held=held)
     except TimeoutError as error:
         raise TooSlow(f"the body did not arrive within {timeout_ms} ms") from error
 
 
-async def _read_all(receive: Receive, *, max_bytes: int) -> bytes:
+async def _read_all(receive: Receive, *, max_bytes: int, held: Held) -> bytes:
     chunks: list[bytes] = []
     total = 0
     while True:
@@ -46,6 +47,7 @@ async def _read_all(receive: Receive, *, max_bytes: int) -> bytes:
         total += len(chunk)
         if total > max_bytes:
             raise _too_large(max_bytes)
+        held.grow(len(chunk))
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

@@ -1,4 +1,4 @@
-"""Owns how much a receiver takes on at one time."""
+"""Owns how much a receiver takes on at one time: requests, and the bytes of their bodies."""
 
 from __future__ import annotations
 
@@ -8,18 +8,53 @@ from schemas.errors import Overloaded
 
 
 class InFlight:
-    """Counts the requests in work; entering raises Overloaded above the limit, so that memory stays bounded."""
+    """Counts the requests in work and what they hold, so that memory stays bounded; above a limit it raises Overloaded."""
 
-    __slots__ = ("_count", "_limit")
+    __slots__ = ("_bytes", "_count", "_limit", "_limit_bytes")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, limit_bytes: int) -> None:
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._count = 0
+        self._bytes = 0
 
-    def __enter__(self) -> None:
+    def request(self) -> Held:
+        """One request's place; entering it counts, leaving it gives everything back."""
+        return Held(self)
+
+    def enter(self) -> None:
         if self._count >= self._limit:
             raise Overloaded(f"{self._limit} requests are in work here already; send it again", retry_after_s=1)
         self._count += 1
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def grow(self, size_bytes: int) -> None:
+        # The only request there is may be as large as its source allows: nobody else would free anything for it.
+        if self._count > 1 and self._bytes + size_bytes > self._limit_bytes:
+            raise Overloaded(f"requests in work here hold {self._limit_bytes} bytes already; send it again", retry_after_s=1)
+        self._bytes += size_bytes
+
+    def leave(self, size_bytes: int) -> None:
         self._count -= 1
+        self._bytes -= size_bytes
+
+
+class Held:
+    """What one request holds."""
+
+    __slots__ = ("_bytes", "_in_flight")
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._bytes = 0
+
+    def grow(self, size_bytes: int) -> None:
+        """Takes in so many bytes more; raises Overloaded, and then holds what it held before."""
+        self._in_flight.grow(size_bytes)
+        self._bytes += size_bytes
+
+    def __enter__(self) -> Held:
+        self._in_flight.enter()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._in_flight.leave(self._bytes)

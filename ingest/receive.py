@@ -17,7 +17,7 @@ from infra.telemetry import Telemetry
 from ingest.body import read_body, refuse_framing
 from ingest.describe import Description, describe
 from ingest.headers import Headers, refuse_large_head
-from ingest.limits import InFlight
+from ingest.limits import Held, InFlight
 from ingest.settings import IngestSettings
 from ingest.signatures import verify
 from ingest.sources import Source, Sources
@@ -53,21 +53,21 @@ class Receiver:
 
     async def receive(self, post: Post) -> Receipt:
         """Raises Refused for the sender's mistakes and Unavailable for ours."""
-        with self.in_flight:
+        with self.in_flight.request() as held:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
             source = self.sources.find(post.tenant, source=post.source)
             # A sender's own traceparent is not believed: it would let a stranger write into our traces.
             with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
                 try:
-                    return await self._verified(post, source=source, headers=headers, traceparent=span.traceparent)
+                    return await self._verified(post, source=source, headers=headers, held=held, traceparent=span.traceparent)
                 except HooklakeError as error:
                     error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
                     raise
 
-    async def _verified(self, post: Post, *, source: Source, headers: Headers, traceparent: str) -> Receipt:
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Receipt:
         refuse_framing(headers, max_bytes=source.max_body_bytes)
-        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms)
+        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
         described = describe(source.scheme, headers=headers, body=body)
         proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)

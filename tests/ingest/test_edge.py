@@ -44,7 +44,7 @@ async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiv
         telemetry=telemetry,
         clock=clock,
         ids=EventIds(clock),
-        in_flight=InFlight(1),
+        in_flight=InFlight(1, limit_bytes=1000),
     )
 
 
