@@ -78,6 +78,8 @@ class Receiver:
         self.watch.refuse_unproven()
         with self.telemetry.span("log.append"):
             receipt = await self.stream.append(event)
+        # The append may have been the first command on a new connection, to a server that nobody has looked at.
+        await self.watch.prove()
         if not receipt.duplicate:
             self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
         self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)

@@ -21,10 +21,10 @@ BACK_OFF = BackOff(first_ms=200, cap_ms=1000)
 
 
 class LogWatch:
-    """Looks at the server until it has once been found fit, and asks every second whether it is there.
+    """Looks at the server until it has been found fit, again on every new connection, and asks every second whether it is there.
 
     A log that is down does not keep a receiver from starting; one that would lose events does, also when it is met
-    only later: until it is proven fit nothing is accepted.
+    only later: until it is proven fit nothing is accepted. A server that comes back may have other options.
     """
 
     def __init__(self, log: LogSettings, *, home: Path, stream: EventStream, telemetry: Telemetry) -> None:
@@ -33,6 +33,9 @@ class LogWatch:
         self._stream = stream
         self._telemetry = telemetry
         self._is_fit = False
+        self._proven = 0
+        """The connection on which that was found."""
+        self._proving = asyncio.Lock()
         self._answers = False
         self.verdict: ConfigError | None = None
         """Why the receiver stopped itself, if it did."""
@@ -44,7 +47,24 @@ class LogWatch:
     def refuse_unproven(self) -> None:
         """Raises StreamUnavailable while it is not known whether the log keeps what it is given."""
         if not self._is_fit:
-            raise StreamUnavailable("the log has not been reached since this receiver started")
+            raise StreamUnavailable("the log has not been found fit to hold events")
+
+    async def prove(self) -> None:
+        """Raises StreamUnavailable unless the server on the connection in use is fit; to be asked before an append is believed."""
+        if self._stream.generation == self._proven:
+            return
+        try:
+            await self._look_again()
+        except ConfigError as error:
+            self._is_fit = False
+            raise StreamUnavailable("the log came back as one that may lose events") from error
+
+    async def _look_again(self) -> None:
+        async with self._proving:
+            generation = self._stream.generation
+            if generation != self._proven or not self._is_fit:
+                await asyncio.to_thread(self.look)
+                self._proven = generation
 
     def look(self) -> None:
         """Blocking; raises ConfigError when the server is unfit and StreamUnavailable when it does not answer."""
@@ -78,6 +98,5 @@ class LogWatch:
             on_unfit()
 
     async def _step(self) -> None:
-        if not self._is_fit:
-            await asyncio.to_thread(self.look)
+        await self._look_again()
         self._answers = await self._stream.is_ready()

@@ -84,6 +84,11 @@ class EventStream:
             ],
         )
 
+    @property
+    def generation(self) -> int:
+        """Which connection is in use: another one may lead to another server."""
+        return self._pipeline.generation
+
     async def is_ready(self) -> bool:
         """True when the log answers within its time."""
         try:

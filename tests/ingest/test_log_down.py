@@ -113,6 +113,26 @@ def test_an_unfit_log_that_comes_later_stops_the_receiver_before_it_accepts(
     assert any("appendfsync is everysec" in line.get("text", "") for line in receiver.said("not JSON"))
 
 
+def test_a_log_that_comes_back_unfit_stops_the_receiver_and_nothing_is_accepted_on_it(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    server.start()
+    receiver = start_receiver(home)
+    started.append(receiver)
+    assert is_accepted(receiver)
+    server.kill()
+    assert post_push(receiver.port).status == 503
+    server.options["appendfsync"] = "everysec"
+
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    statuses = statuses_until_it_ends(receiver)
+    starting.join()
+
+    assert set(statuses) == {503}
+    assert receiver.process.wait(timeout=DEADLINE_S) == 2
+
+
 def statuses_until_it_ends(receiver: RunningReceiver) -> list[int]:
     statuses: list[int] = []
     end = time.monotonic() + DEADLINE_S
