@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 from analytics import lives, plan, watching
 from analytics.caps import Failures
 from analytics.commits import Commit, CommittedTable
-from analytics.lives import Met
+from analytics.lives import Known, Met
 from analytics.plan import Range
 from analytics.settings import ArchiveSettings
 from analytics.source import RECHECK_NEEDED, read_ranges
 from analytics.survey import Survey, oldest_date, survey
-from analytics.transforms import to_events, without_archived, without_numbers
+from analytics.transforms import has_number, to_events, without_archived
 from infra.clock import Clock
 from infra.failpoints import reach
 from infra.settings import LogSettings
@@ -106,13 +106,20 @@ class Archive:
         """After a restart of the log: streams are read again from their beginning, and rows that the table has are left out."""
         caps = self.failures.caps(self.settings)
         surveys = [survey(self.log, one, lives=commit.lives.get(one.stream, {}), caps=caps) for one in plan.rechecked(ranges)]
-        commit = taking_in(commit, [(one.range, one.met) for one in surveys], now_ms=self.clock.now_ms())
+        taken = taking_in(commit, [(one.range, one.met) for one in surveys], now_ms=self.clock.now_ms())
         rows = self._rows([one.range for one in surveys], commit=commit)
         rows = without_archived(rows, archived=self._archived_since(surveys))
-        # Entries that are read again may be foreign too, so the new ones among them are only known now.
-        foreign = without_numbers(rows, lives=commit.lives).count() if any(one.foreign for one in surveys) else 0
-        commit = replace(commit, rechecked=True, read=sum(one.read for one in surveys), foreign=foreign)
-        return commit_then_move(self.log, self.table, rows=rows, commit=commit, last=last)
+        new, foreign = self._counted(rows, lives_before=commit.lives)
+        met = sum(met.entries for one in surveys for met in one.met.values())
+        read = sum(one.read for one in surveys)
+        taken = replace(taken, rechecked=True, read=read, foreign=foreign, repeated=max(0, met - new))
+        return commit_then_move(self.log, self.table, rows=rows, commit=taken, last=last)
+
+    def _counted(self, rows: DataFrame, *, lives_before: Known) -> tuple[int, int]:
+        """How many of the rows to be written have a number that is new, and how many have none. Reads the ranges once more."""
+        new, numbered = has_number(lives_before, beyond_archived=True), has_number(lives_before, beyond_archived=False)
+        found = rows.agg(F.count_if(new), F.count_if(~numbered)).collect()[0]
+        return found[0], found[1]
 
     def _rows(self, ranges: Sequence[Range], *, commit: Commit) -> DataFrame:
         groups = plan.grouped(ranges, tasks=self.spark.sparkContext.defaultParallelism)
@@ -206,6 +213,7 @@ def move(log: ArchiveLog, commit: Commit, *, since: Commit | None = None) -> Non
         {
             "rows:events": totals.rows,
             "foreign:events": totals.foreign,
+            "repeated:events": totals.repeated,
             "lost:archive": totals.lost,
             "before:accepted": commit.accepted_before,
         }

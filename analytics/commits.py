@@ -12,7 +12,8 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
     rechecked   whether rows that were archived already were left out
     cut         whether the log had more than the batch could take
     foreign     how many of its rows are entries that the log gave no number
-    before      totals of all earlier commits: {rows, duplicates, lost, foreign}
+    repeated    how many accepted events have no row of their own, since the table has the same delivery with the same body
+    before      totals of all earlier commits: {rows, duplicates, lost, foreign, repeated}
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Totals:
     duplicates: int = 0
     lost: int = 0
     foreign: int = 0
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Commit:
     read: int = 0
     lost: int = 0
     foreign: int = 0
+    repeated: int = 0
     rechecked: bool = False
     cut: bool = False
     before: Totals = field(default_factory=Totals)
@@ -84,11 +87,16 @@ class Commit:
     @property
     def totals(self) -> Totals:
         before = self.before
-        foreign = before.foreign + self.foreign
-        return Totals(before.rows + self.rows, before.duplicates + self.duplicates, before.lost + self.missing, foreign)
+        return Totals(
+            rows=before.rows + self.rows,
+            duplicates=before.duplicates + self.duplicates,
+            lost=before.lost + self.missing,
+            foreign=before.foreign + self.foreign,
+            repeated=before.repeated + self.repeated,
+        )
 
 
-PLAIN = ("run", "table", "batch", "accepted_before", "recheck_until_ms", "read", "lost", "foreign", "rechecked", "cut")
+PLAIN = ("run", "table", "batch", "accepted_before", "recheck_until_ms", "read", "lost", "foreign", "repeated", "rechecked", "cut")
 
 
 def to_metadata(commit: Commit) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.lives import Life
@@ -38,28 +38,39 @@ def to_events(raw: DataFrame, *, batch: int, archived_at: datetime) -> DataFrame
     return raw.select(*(derived.get(column.name, F.col(column.name)).alias(column.name) for column in EVENTS.columns))
 
 
+DELIVERY = ("tenant_id", "source", "delivery_id", "body_sha256")
+
+
 def without_archived(rows: DataFrame, *, archived: DataFrame) -> DataFrame:
-    """The rows that `archived` has neither by id, nor by position, nor as the same delivery with the same body."""
-    delivery = ["tenant_id", "source", "delivery_id", "body_sha256"]
+    """The rows that `archived` has neither by id, nor by position, nor as the same delivery with the same body; each once."""
     same_position = (
         (F.col("new.stream") == F.col("old.stream"))
         & (F.col("new.entry_id") == F.col("old.entry_id"))
         # An entry that is no event may have no incarnation.
         & F.col("new.incarnation").eqNullSafe(F.col("old.incarnation"))
     )
-    deliveries = archived.where(F.col("delivery_id") != "").select(*delivery)
+    deliveries = archived.where(F.col("delivery_id") != "").select(*DELIVERY)
     left = rows.join(archived.select("id"), on="id", how="left_anti")
-    left = left.join(deliveries, on=delivery, how="left_anti")
+    left = left.join(deliveries, on=list(DELIVERY), how="left_anti")
     left = left.alias("new").join(archived.select("stream", "entry_id", "incarnation").alias("old"), on=same_position, how="left_anti")
-    return left.select(*(column.name for column in EVENTS.columns))
+    return first_of_each(left).select(*(column.name for column in EVENTS.columns))
 
 
-def without_numbers(rows: DataFrame, *, lives: Mapping[StreamName, Mapping[str, Life]]) -> DataFrame:
-    """The rows of entries to which the log gave no number: nobody accepted them."""
+def first_of_each(rows: DataFrame) -> DataFrame:
+    """Of the rows that are one delivery with one body, or one event, the one that was received first."""
+    itself = F.coalesce("id", F.concat_ws("|", "stream", "incarnation", "entry_id"))
+    identity = F.when(F.col("delivery_id") != "", F.array(*DELIVERY)).otherwise(F.array(itself))
+    ordered = Window.partitionBy(identity).orderBy("received_at", "stream", F.length("entry_id"), "entry_id")
+    return rows.withColumn("place", F.row_number().over(ordered)).where("place = 1")
+
+
+def has_number(lives: Mapping[StreamName, Mapping[str, Life]], *, beyond_archived: bool) -> Column:
+    """Whether the log gave a row's entry its number; or whether it did and no commit before has taken it in."""
     given = [
-        (F.col("stream") == str(stream)) & (F.col("incarnation") == name) & F.col("sequence").between(1, life.given)
+        (F.col("stream") == str(stream))
+        & (F.col("incarnation") == name)
+        & F.col("sequence").between(life.archived + 1 if beyond_archived else 1, life.given)
         for stream, of_stream in lives.items()
         for name, life in of_stream.items()
     ]
-    has_number = reduce(Column.__or__, given, F.lit(False))
-    return rows.where(~F.coalesce(has_number, F.lit(False)))
+    return F.coalesce(reduce(Column.__or__, given, F.lit(False)), F.lit(False))

@@ -67,7 +67,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Statu
     """Pure: what to show, and what to ask a person for."""
     return Status(
         accepted=overview.accepted,
-        duplicates=sum(overview.counts.duplicates.values()),
+        duplicates=sum(overview.counts.duplicates.values()) + overview.repeated,
         conflicts=sum(overview.counts.conflicts.values()),
         archived=overview.archived_events,
         in_log=overview.above_archived,

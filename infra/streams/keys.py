@@ -24,7 +24,8 @@ Fields of the ledger:
     dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
     lost:<group>                               deliveries whose entry was trimmed beneath the group
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
-    foreign:events, before:accepted            rows that nobody accepted; events that ledgers which are gone had counted (shard 0)
+    foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)
+    before:accepted                            events that ledgers which are gone had counted (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
 
 Fields of the registry:

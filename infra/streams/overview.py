@@ -55,6 +55,8 @@ class Overview:
     """Rows of `events` after the archive's newest commit; None before the first."""
     foreign_rows: int = 0
     """Those among them that nobody accepted: entries to which the log gave no number."""
+    repeated: int = 0
+    """Events that were accepted twice, and found by the archive to have a row already."""
     accepted_before: int = 0
     """Events that were accepted by ledgers that are gone, as far as the archive has seen them."""
     above_archived: int = 0
@@ -63,7 +65,7 @@ class Overview:
 
     @property
     def accepted(self) -> int:
-        return sum(self.counts.accepted.values()) + self.accepted_before
+        return sum(self.counts.accepted.values()) + self.accepted_before - self.repeated
 
     @property
     def archived_events(self) -> int | None:
@@ -108,7 +110,8 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
     seconds, microseconds = await pipeline.call("TIME")
     now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-    found.foreign_rows, found.accepted_before = (int(ledgers[0].get(name, b"0")) for name in (b"foreign:events", b"before:accepted"))
+    noted = (int(ledgers[0].get(name, b"0")) for name in (b"foreign:events", b"repeated:events", b"before:accepted"))
+    found.foreign_rows, found.repeated, found.accepted_before = noted
     for group, kind in sorted(_declared(registry).items()):
         dead, closed, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost"))
         lags = await read_lag(pipeline, keys=keys, group=group)

@@ -30,8 +30,8 @@ def a_row(spark: SparkSession, *, entry_id: str, batch: int = 1) -> DataFrame:
 
 def test_what_a_commit_says_of_itself_survives_the_table() -> None:
     lives = {STREAM: {"old": Life("7-0", 7, 9, 1000), "a": Life("1-0", 1, 1)}}
-    books = replace(FIRST, lives=lives, accepted={0: 7, 3: 2}, accepted_before=5, recheck_until_ms=9, foreign=1)
-    commit = replace(books, lost=2, rechecked=True, cut=True, before=Totals(rows=5, duplicates=1, lost=3, foreign=2), rows=4)
+    books = replace(FIRST, lives=lives, accepted={0: 7, 3: 2}, accepted_before=5, recheck_until_ms=9, foreign=1, repeated=6)
+    commit = replace(books, lost=2, rechecked=True, cut=True, before=Totals(rows=5, duplicates=1, lost=3, foreign=2, repeated=1), rows=4)
 
     assert from_metadata(to_metadata(commit), rows=4) == commit
 

@@ -204,7 +204,8 @@ def test_a_log_that_was_flushed_is_counted_as_far_as_it_was_seen_and_repeats_hav
     world.drain()
 
     assert not receipt.duplicate
-    assert world.last.totals.rows == 6
+    assert world.books() == (6, 7, 0)
+    assert world.last.totals.repeated == 1
     rows = world.archive.table.dataframe().where(f"delivery_id = '{repeated.delivery_id}'").count()
     assert rows == 1
 
@@ -218,3 +219,21 @@ def test_a_foreign_entry_with_a_far_away_id_stops_nothing(world: World) -> None:
     world.drain()
 
     assert world.books() == (3, 0, 0)
+
+
+def test_a_delivery_that_was_accepted_again_after_the_window_is_taken_off_when_it_is_left_out(world: World) -> None:
+    event = an_event()
+    world.append_these(event)
+    world.drain()
+    with open_blocking(world.log, home=world.home) as client:
+        client.delete(*client.keys("*seen*"))
+    world.append_these(an_event(delivery_id=event.delivery_id))
+    world.restart()
+
+    world.drain()
+    assert world.books() == (1, 0, 0)
+
+    world.restart()
+    world.append(1)
+    world.drain()
+    assert world.books() == (2, 0, 0)

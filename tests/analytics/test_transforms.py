@@ -115,3 +115,22 @@ def test_an_entry_without_an_id_is_recognised_by_its_position(spark: SparkSessio
 
     assert [row.entry_id for row in left] == ["2-0"]
     assert left[0].asDict().keys() == {column.name for column in EVENTS.columns}
+
+
+def test_a_delivery_that_comes_twice_in_one_batch_is_kept_once_and_as_it_came_first(spark: SparkSession) -> None:
+    unknown = {"id": None, "tenant_id": None, "source": None, "delivery_id": None, "body_sha256": None, "incarnation": None}
+    rows = events(
+        spark,
+        {"id": "second", "entry_id": "10-0", "timestamp": RAW["timestamp"] + 1, "stream": "1:default"},
+        {"id": "first", "entry_id": "9-0"},
+        {"id": "other-body", "entry_id": "11-0", "body_sha256": "bb"},
+        {"id": "alone", "entry_id": "12-0", "delivery_id": ""},
+        {"id": "alone-too", "entry_id": "13-0", "delivery_id": ""},
+        {**unknown, "entry_id": "14-0"},
+        {**unknown, "entry_id": "15-0"},
+    )
+
+    left = without_archived(rows, archived=events(spark, {"id": "else", "delivery_id": "d0"}))
+
+    kept = sorted(row.id or row.entry_id for row in left.collect())
+    assert kept == ["14-0", "15-0", "alone", "alone-too", "first", "other-body"]
