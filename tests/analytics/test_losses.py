@@ -210,9 +210,10 @@ def test_a_log_that_was_flushed_is_counted_as_far_as_it_was_seen_and_repeats_hav
     assert rows == 1
 
 
-def test_a_foreign_entry_with_a_far_away_id_stops_nothing(world: World) -> None:
+@pytest.mark.parametrize("far", ["99999999999999999-0", "18446744073709551000-0"])
+def test_a_foreign_entry_with_a_far_away_id_stops_nothing(world: World, far: str) -> None:
     world.append(1)
-    world.call("XADD", world.stream, "99999999999999999-0", "foreign", "x")
+    world.call("XADD", world.stream, far, "foreign", "x")
     world.drain()
     world.append(1)
 

@@ -96,3 +96,12 @@ def test_the_lower_of_two_marks_within_a_millisecond_counts(
     client.xgroup_create(name, "g", settled)
 
     assert archive_log.trim() == removed
+
+
+def test_an_entry_id_that_is_no_time_can_be_trimmed_too(archive_log: ArchiveLog, keys: Keys, client: Any) -> None:
+    far = "18446744073709551000-0"
+    incarnation = archive_log.ends()[0].incarnation
+    client.xadd(keys.events(0, "default"), {"foreign": "x"}, id=far)
+    archive_log.move({STREAM: Position(incarnation, far, 0)})
+
+    assert archive_log.trim() == 1

@@ -13,7 +13,15 @@ end
 
 local function order(id)
     local ms, n = string.match(id, '(%d+)-(%d+)')
-    return tonumber(ms), tonumber(n)
+    return ms, tonumber(n)
+end
+
+-- Milliseconds stay text: somebody may have chosen an entry id that no Lua number can hold.
+local function below(ms, n, other_ms, other_n)
+    if #ms ~= #other_ms then
+        return #ms < #other_ms
+    end
+    return ms < other_ms or (ms == other_ms and n < other_n)
 end
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
@@ -30,7 +38,7 @@ for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
         ms, n = order(value(group, 'last-delivered-id'))
         n = n + 1
     end
-    if not least_ms or ms < least_ms or (ms == least_ms and n < least_n) then
+    if not least_ms or below(ms, n, least_ms, least_n) then
         least_ms, least_n = ms, n
     end
 end
@@ -43,4 +51,4 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
         return 0
     end
 end
-return redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%.0f-%.0f', least_ms, least_n))
+return redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%s-%.0f', least_ms, least_n))
