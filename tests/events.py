@@ -6,6 +6,8 @@ import hashlib
 from typing import Any
 
 from infra.clock import Clock, EventIds
+from infra.settings import LogSettings
+from infra.streams.keys import Keys
 from schemas.event import AuthContext, StreamEvent
 
 _clock = Clock()
@@ -32,3 +34,13 @@ def an_event(**changes: Any) -> StreamEvent:
         **changes,
     }
     return StreamEvent(**values)
+
+
+def events_of_all_shards(log: LogSettings, *, count: int) -> list[StreamEvent]:
+    """So many events, at least one for each shard: which shard an event goes to is chance."""
+    keys = Keys(log.prefix, log.shards)
+    found: dict[int, StreamEvent] = {}
+    while len(found) < log.shards:
+        event = an_event()
+        found.setdefault(keys.shard_of(event), event)
+    return [*found.values(), *(an_event() for _ in range(count - len(found)))]

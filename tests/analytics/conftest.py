@@ -26,6 +26,8 @@ from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
 
+# First: xdist reads the marks in this very hook, and would not see those that are added after it.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Where tests run in several processes, one of them has Spark.
     for item in items:

@@ -24,7 +24,7 @@ from infra.streams.positions import Position, StreamName
 from schemas.errors import StreamUnavailable, TableUnavailable, WriteSkipped
 from schemas.event import Priority, StreamEvent
 from tests.analytics.conftest import OpenArchive, append
-from tests.events import an_event
+from tests.events import an_event, events_of_all_shards
 
 
 def archived_bodies(archive: Archive) -> list[bytes]:
@@ -214,7 +214,7 @@ def test_after_a_restart_of_the_log_nothing_is_twice_in_the_table_and_nothing_is
     open_archive: OpenArchive, own_server: EmbeddedServer, home: Path
 ) -> None:
     log = LogSettings(url=own_server.url)
-    before = [an_event() for _ in range(12)]
+    before = events_of_all_shards(log, count=12)
     append(log, home, *before)
     _keep_entries_for_a_slow_group(log, home)
     archive = open_archive(log)
