@@ -6,6 +6,8 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 EMBEDDED = "embedded"
 SCHEMES = ("redis", "rediss", "unix")
+CLUSTER = "+cluster"
+DEFAULT_PORT = 6379
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname", "ssl_certfile", "ssl_keyfile")
 CERTIFICATE_IS = ("none", "optional", "required")
 
@@ -15,12 +17,49 @@ def why_no_address(url: str) -> str:
     if url == EMBEDDED:
         return ""
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        return _why_no_cluster(url) if is_cluster(url) else _why_no_server(url)
     except ValueError as error:
         return f"it is no address: {error}"
+
+
+def is_cluster(url: str) -> bool:
+    """True when it names nodes of a cluster, `redis+cluster://` or `rediss+cluster://`."""
+    scheme, _, _ = url.partition("://")
+    return scheme.endswith(CLUSTER) and scheme.removesuffix(CLUSTER) in ("redis", "rediss")
+
+
+def seed_nodes(url: str) -> list[str]:
+    """The nodes that a cluster's address names, each as `host:port`; any of them can tell where the others are."""
+    nodes = _cluster_parts(url)[1]
+    return [node if urlsplit(f"//{node}").port else f"{node.rstrip(':')}:{DEFAULT_PORT}" for node in nodes]
+
+
+def node_address(url: str, *, node: str) -> str:
+    """The address of one node, with the password and the options of its cluster's address."""
+    parts, _, login = _cluster_parts(url)
+    return SplitResult(parts.scheme.removesuffix(CLUSTER), login + node, "/0", parts.query, "").geturl()
+
+
+def _cluster_parts(url: str) -> tuple[SplitResult, list[str], str]:
+    parts = urlsplit(url)
+    login, at, nodes = parts.netloc.rpartition("@")
+    return parts, nodes.split(","), login + at
+
+
+def _why_no_cluster(url: str) -> str:
+    parts, nodes, _ = _cluster_parts(url)
+    databases = [parts.path.strip("/"), *parse_qs(parts.query, keep_blank_values=True).get("db", [])]
+    wrong = [name for name in databases if name not in ("", "0")]
+    if wrong:
+        return f"it names the database {wrong[0]}, and a cluster has only the database 0"
+    return next(filter(None, (_why_no_server(node_address(url, node=node)) for node in nodes)), "")
+
+
+def _why_no_server(url: str) -> str:
+    parts = urlsplit(url)
+    port = parts.port  # raises ValueError
     if parts.scheme not in SCHEMES:
-        return "it is neither `embedded` nor an address that begins with redis://, rediss:// or unix://"
+        return "it is neither `embedded` nor an address that begins with redis://, rediss://, unix:// or redis+cluster://"
     if parts.scheme == "unix" and not parts.path:
         return "a unix:// address needs the path of a socket"
     if parts.scheme != "unix" and (not parts.hostname or port == 0):
@@ -37,8 +76,7 @@ def shown(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"unix://{parts.path}"
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _why_wrong_database(parts: SplitResult) -> str:

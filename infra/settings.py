@@ -47,7 +47,8 @@ class LogSettings(Strict):
 
     url: str = Field(
         "embedded",
-        description="`embedded`, or a server's address: `redis://host:6379/0`, `unix:///path`, `rediss://...?ssl_ca_certs=FILE` for TLS.",
+        description="`embedded`, or a server's address: `redis://host:6379/0`, `unix:///path`, `rediss://...?ssl_ca_certs=FILE` for TLS, "
+        "`redis+cluster://host:7000,host:7001/0` for a cluster.",
     )
     shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")
     durability: Literal["fsync", "relaxed"] = Field(

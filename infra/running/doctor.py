@@ -103,7 +103,7 @@ def examine_secrets(settings: Settings) -> Iterator[Finding]:
 def examine_log(settings: Settings) -> Iterator[Finding]:
     try:
         with open_blocking(settings.log, home=settings.home) as client, translated():
-            facts = look(client)
+            facts = look(client, log=settings.log)
     except StreamUnavailable as error:
         is_ours = settings.log.url == EMBEDDED
         advice = "start it with `hooklake up`" if is_ours else "start that server, or correct log.url"

@@ -1,4 +1,4 @@
-"""Owns the asyncio connection to the log: concurrent calls share one write, one fsync and one read.
+"""Owns the asyncio connection to a log server: concurrent calls share one write, one fsync and one read.
 
 Commands are packed by hiredis and written together once per turn of the event loop; replies come back in the order of
 the commands. A connection whose replies are late or cut is thrown away with all its unanswered calls: a reply must
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import ssl
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import hiredis
@@ -97,25 +99,67 @@ class _Wire(asyncio.Protocol):
                 future.set_exception(StreamUnavailable(f"the log did not answer: {why}"))
 
 
-class Pipeline:
-    """A connection that is made when needed and made again when lost; `generation` counts the makings."""
+class Pipeline(ABC):
+    """The log as asyncio code sees it, on one server or on a cluster."""
 
-    def __init__(self, address: Callable[[], str], *, timeout_ms: int) -> None:
+    one_keyspace: bool
+    """One command may ask for streams of several shards, and may block for them."""
+
+    @abstractmethod
+    async def connect(self, key: str = "", /) -> int:
+        """Makes sure that there is a connection to where the key is, and tells its generation; raises StreamUnavailable.
+
+        No two connections of a pipeline have the same generation.
+        """
+
+    @abstractmethod
+    async def send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
+        """The reply, which may be a hiredis.ReplyError; raises StreamUnavailable when there is none."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def call(self, *command: Argument) -> Any:
+        """Sends one command and returns its reply; raises StreamUnavailable, also for an error reply."""
+        return checked(await self.send(command))
+
+    async def run(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None) -> Any:
+        """Runs a Lua file by its digest, or by its text when the server has forgotten it.
+
+        With `generation` only on that very connection: what was learnt on one must not be used on the next.
+        """
+        chosen = script(name)
+        reply = await self.send(("EVALSHA", chosen.sha, len(keys), *keys, *args), generation=generation)
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+            reply = await self.send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation)
+        return checked(reply)
+
+
+class ServerPipeline(Pipeline):
+    """A connection to one server that is made when needed and made again when lost."""
+
+    one_keyspace = True
+
+    def __init__(self, address: Callable[[], str], *, timeout_ms: int, generations: Iterator[int] | None = None) -> None:
         self._address = address
         self._timeout_s = timeout_ms / 1000
         self._wire: _Wire | None = None
         self._connecting = asyncio.Lock()
         self._refused_until = 0.0
         self._refusal = ""
-        self.generation = 0
+        self._generations = generations or itertools.count(1)
+        self._generation = 0
 
-    async def connect(self) -> None:
-        """Makes sure that there is a connection; raises StreamUnavailable."""
-        if self._wire is not None and self._wire.is_open:
-            return
+    @property
+    def is_open(self) -> bool:
+        return self._wire is not None and self._wire.is_open
+
+    async def connect(self, _key: str = "", /) -> int:
+        if self.is_open:
+            return self._generation
         async with self._connecting:
-            if self._wire is not None and self._wire.is_open:
-                return
+            if self.is_open:
+                return self._generation
             loop = asyncio.get_running_loop()
             if loop.time() < self._refused_until:
                 raise StreamUnavailable(self._refusal)
@@ -124,7 +168,8 @@ class Pipeline:
             except StreamUnavailable as error:
                 self._refused_until, self._refusal = loop.time() + REFUSED_FOR_S, str(error)
                 raise
-            self.generation += 1
+            self._generation = next(self._generations)
+            return self._generation
 
     async def _dial(self) -> _Wire:
         where: dict[str, Any] = parse_url(self._address())  # type: ignore[no-untyped-call]
@@ -141,34 +186,29 @@ class Pipeline:
             raise StreamUnavailable(f"the log cannot be reached: {str(error) or type(error).__name__}") from error
         return wire
 
-    async def call(self, *command: Argument) -> Any:
-        """Sends one command and returns its reply; raises StreamUnavailable, also for an error reply."""
-        return _checked(await self._send(command))
-
-    async def run(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None) -> Any:
-        """Runs a Lua file by its digest, or by its text when the server has forgotten it.
-
-        With `generation` only on that very connection: what was learnt on one must not be used on the next.
-        """
-        chosen = script(name)
-        reply = await self._send(("EVALSHA", chosen.sha, len(keys), *keys, *args), generation=generation)
-        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-            reply = await self._send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation)
-        return _checked(reply)
-
-    async def _send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
+    async def send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
         if generation is None:
             await self.connect()
-        assert self._wire is not None
-        if not self._wire.is_open or generation not in (None, self.generation):
-            raise StreamUnavailable("the connection to the log was lost before the command was sent")
-        wire = self._wire
+        wire = self._open_wire(generation)
         reply = await wire.send(command)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(REPLICA_SAYS):
             # After a failover the address leads to another server, and this connection to one that will never write again. If
             # it does, it may lack entries that it had, so that its incarnation has to be asked anew.
             wire.discard("it leads to a replica now")
         return reply
+
+    async def send_asking(self, command: Sequence[Argument]) -> Any:
+        """Sends a command for a slot that this server is only about to get; ASKING is good for the next command alone."""
+        await self.connect()
+        wire = self._open_wire(None)
+        # Both in one turn of the event loop, so that no other command comes between them.
+        _, reply = await asyncio.gather(wire.send(["ASKING"]), wire.send(command))
+        return reply
+
+    def _open_wire(self, generation: int | None) -> _Wire:
+        if self._wire is None or not self._wire.is_open or generation not in (None, self._generation):
+            raise StreamUnavailable("the connection to the log was lost before the command was sent")
+        return self._wire
 
     async def close(self) -> None:
         if self._wire is not None:
@@ -186,13 +226,14 @@ async def _introduce(wire: _Wire, *, where: dict[str, Any]) -> None:
     with contextlib.ExitStack() as on_failure:  # a caller that gives up meanwhile included
         on_failure.callback(wire.discard, "it did not let us in")
         if where.get("password"):
-            _checked(await wire.send(["AUTH", *([where["username"]] if where.get("username") else []), where["password"]]))
+            checked(await wire.send(["AUTH", *([where["username"]] if where.get("username") else []), where["password"]]))
         if where.get("db"):
-            _checked(await wire.send(["SELECT", where["db"]]))
+            checked(await wire.send(["SELECT", where["db"]]))
         on_failure.pop_all()
 
 
-def _checked(reply: Any) -> Any:
+def checked(reply: Any) -> Any:
+    """The reply, unless it is an error."""
     if isinstance(reply, hiredis.ReplyError):
         raise StreamUnavailable(f"the log answered {reply}")
     return reply

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.cluster import RedisCluster
 
+from infra.log_address import is_cluster
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.keys import Keys, why_other_shards
@@ -36,12 +38,19 @@ class ServerFacts:
     append_fsync: str
     eviction: str
     role: str
+    is_cluster_node: bool = False
+    address: str = ""
+    """Which node of a cluster it is, `host:port`; empty for a server that is alone."""
+
+    @property
+    def called(self) -> str:
+        return f"the server at {self.address}" if self.address else "the server"
 
 
 def refuse_unfit(client: redis.Redis, *, log: LogSettings) -> ServerFacts:
-    """The server's facts; raises ConfigError, one sentence, when it may not hold events."""
+    """The facts of the worst server; raises ConfigError, one sentence, when it may not hold events."""
     with translated():
-        facts = look(client)
+        facts = look(client, log=log)
         fixed = client.hget(Keys(log.prefix, log.shards).registry(0), "shards")
     reason = why_unfit(facts, log=log) or why_other_shards(fixed, wanted=log.shards)
     if reason:
@@ -49,7 +58,15 @@ def refuse_unfit(client: redis.Redis, *, log: LogSettings) -> ServerFacts:
     return facts
 
 
-def look(client: redis.Redis) -> ServerFacts:
+def look(client: redis.Redis, *, log: LogSettings) -> ServerFacts:
+    """The server, or of all primaries of a cluster the worst: an unfit one, else an outdated one, else any."""
+    if not isinstance(client, RedisCluster):
+        return look_at(client)
+    found = [look_at(client.get_redis_connection(node), address=node.name) for node in client.get_primaries()]
+    return max(found, key=lambda facts: (bool(why_unfit(facts, log=log)), not facts.append_fsync, bool(why_outdated(facts))))
+
+
+def look_at(client: redis.Redis, *, address: str = "") -> ServerFacts:
     info: dict[str, Any] = client.info()
     name = str(info.get("server_name") or "redis")
     version = str(info.get(f"{name}_version") or info["redis_version"])
@@ -62,6 +79,8 @@ def look(client: redis.Redis) -> ServerFacts:
         append_fsync=_option(client, name="appendfsync"),
         eviction=str(info.get("maxmemory_policy", "")),
         role=str(info.get("role", "")),
+        is_cluster_node=info.get("cluster_enabled") == 1,
+        address=address,
     )
 
 
@@ -76,7 +95,7 @@ def why_outdated(facts: ServerFacts) -> str:
         return ""
     enough = min(first for first in mended if first > version)
     return (
-        f"log.url: the server is {facts.name} {facts.version}, in which whoever may run scripts can take the server over ({DEFECT}); "
+        f"log.url: {facts.called} is {facts.name} {facts.version}, in which whoever may run scripts can take the server over ({DEFECT}); "
         f"update it to {'.'.join(map(str, enough))} or later, unless its distributor says that the version it ships is mended"
     )
 
@@ -110,19 +129,23 @@ def refuse_unfit_log(log: LogSettings, *, home: Path) -> None:
 def why_unfit(facts: ServerFacts, *, log: LogSettings) -> str:
     """The reason why events would be lost on this server, or an empty text. Pure."""
     if facts.compatible_with < OLDEST:
-        return f"log.url: the server is {facts.name} {facts.version}, and streams need Redis 7.0 or later; nothing was started"
+        return f"log.url: {facts.called} is {facts.name} {facts.version}, and streams need Redis 7.0 or later; nothing was started"
+    if facts.is_cluster_node and not is_cluster(log.url):
+        return "log.url: the server is a node of a cluster, where it has a part of the shards only; begin the address with redis+cluster://"
     if facts.eviction != "noeviction":
         return (
-            f"log.url: the server's maxmemory-policy is {facts.eviction}, so a full memory would delete accepted events; "
+            f"log.url: {facts.called}'s maxmemory-policy is {facts.eviction}, so a full memory would delete accepted events; "
             "set it to noeviction"
         )
     if log.durability == "relaxed":
         return ""
     if not facts.append_only:
-        return "log.url: the server has appendonly no, so a restart would lose every event; set it to yes, or log.durability to relaxed"
+        return (
+            f"log.url: {facts.called} has appendonly no, so a restart would lose every event; set it to yes, or log.durability to relaxed"
+        )
     if facts.append_fsync not in ("always", ""):
         return (
-            f"log.url: the server's appendfsync is {facts.append_fsync}, so a power cut would lose accepted events; "
+            f"log.url: {facts.called}'s appendfsync is {facts.append_fsync}, so a power cut would lose accepted events; "
             "set it to always, or log.durability to relaxed"
         )
     return ""

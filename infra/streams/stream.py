@@ -8,6 +8,7 @@ same event again is harmless, since its delivery id is remembered in the same sc
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import uuid
 from collections import Counter
@@ -130,28 +131,25 @@ class Incarnations:
     def __init__(self, pipeline: Pipeline, *, keys: Keys) -> None:
         self._pipeline = pipeline
         self._keys = keys
-        self._known: dict[int, str] = {}
-        self._generation = 0
+        self._known: dict[int, tuple[str, int]] = {}
 
     async def of(self, shard: int) -> tuple[str, int]:
         """The incarnation, and the generation of the connection that it was learnt on."""
-        await self._pipeline.connect()
-        if self._generation != self._pipeline.generation:
-            self._known.clear()
-            self._generation = self._pipeline.generation
-        generation = self._generation
-        # Shard 0 exists in every log and so knows the number of shards; one that the log lacks would begin without a word.
-        if 0 not in self._known:
-            await self._begin(0, generation=generation)
-        return self._known.get(shard) or await self._begin(shard, generation=generation), generation
+        generation = await self._pipeline.connect(self._keys.ledger(shard))
+        known = self._known.get(shard)
+        if known is not None and known[1] == generation:
+            return known
+        if shard != 0:
+            # It exists in every log and so knows the number of shards; one that the log lacks would begin without a word.
+            await self.of(0)
+            generation = await self._pipeline.connect(self._keys.ledger(shard))
+        return await self._begin(shard, generation=generation)
 
-    async def _begin(self, shard: int, *, generation: int) -> str:
+    async def _begin(self, shard: int, *, generation: int) -> tuple[str, int]:
         at = [self._keys.ledger(shard), self._keys.registry(shard)]
         reply = await self._pipeline.run("begin", keys=at, args=[new_incarnation(), self._keys.shards], generation=generation)
-        incarnation = begun(reply, keys=self._keys)
-        if generation == self._generation:
-            self._known[shard] = incarnation
-        return incarnation
+        self._known[shard] = begun(reply, keys=self._keys), generation
+        return self._known[shard]
 
     def forget(self, shard: int) -> None:
         self._known.pop(shard, None)
@@ -251,10 +249,29 @@ class GroupReader:
             start = self._turn * budget % len(streams)
             streams, count = [*streams, *streams][start : start + budget], 1
             block_ms = min(block_ms, SHORT_BLOCK_MS)
-        return await self._read(streams, count=count, block_ms=block_ms)
+        return await self._read_blocking(streams, count=count, block_ms=block_ms)
 
-    async def _read(self, streams: Sequence[str], *, count: int, block_ms: int | None = None) -> list[Lease]:
-        waiting: list[str | int] = ["BLOCK", block_ms] if block_ms is not None else []
+    async def _read_blocking(self, streams: Sequence[str], *, count: int, block_ms: int) -> list[Lease]:
+        if self._pipeline.one_keyspace:
+            return await self._read_together(streams, count=count, waiting=["BLOCK", block_ms])
+        # A read that blocks holds up all others on its connection, and no command may wait for several slots: look again and again.
+        loop = asyncio.get_running_loop()
+        until = loop.time() + block_ms / 1000
+        while True:
+            found = await self._read(streams, count=count)
+            if found or loop.time() >= until:
+                return found
+            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
+
+    async def _read(self, streams: Sequence[str], *, count: int) -> list[Lease]:
+        if self._pipeline.one_keyspace:
+            return await self._read_together(streams, count=count)
+        in_shards = itertools.groupby(sorted(streams, key=self.shard_of), key=self.shard_of)
+        reads = [self._read_together(list(of_shard), count=count) for _, of_shard in in_shards]
+        return [lease for leases in await asyncio.gather(*reads) for lease in leases]
+
+    async def _read_together(self, streams: Sequence[str], *, count: int, waiting: Sequence[str | int] = ()) -> list[Lease]:
+        """By one command."""
         reply = await self._pipeline.call(
             "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, *waiting, "STREAMS", *streams, *[">"] * len(streams)
         )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.log_address import shown, why_no_address
+from infra.log_address import node_address, seed_nodes, shown, why_no_address
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,9 @@ from infra.log_address import shown, why_no_address
         "rediss://log:6380/1?ssl_ca_certs=/etc/ca.pem&ssl_cert_reqs=required",
         "unix:///run/log.sock",
         "unix://:secret@/run/log.sock?db=3",
+        "redis+cluster://log:7000,log:7001/0",
+        "redis+cluster://:secret@[::1]:7000,log",
+        "rediss+cluster://bob:secret@log?ssl_ca_certs=/etc/ca.pem",
     ],
 )
 def test_an_address_that_both_clients_understand_is_taken(url: str) -> None:
@@ -40,6 +43,13 @@ def test_an_address_that_both_clients_understand_is_taken(url: str) -> None:
         ("rediss://log?ssl_ciphers=any", "its option ssl_ciphers would have no effect"),
         ("rediss://log?ssl_cert_reqs=perhaps", "its option ssl_cert_reqs is none of none, optional, required"),
         ("redis://log?socket_timeout=1", "its option socket_timeout would have no effect"),
+        ("unix+cluster:///run/log.sock", "neither `embedded` nor an address"),
+        ("redis+cluster://log:7000,log:port", "it is no address"),
+        ("redis+cluster://log:7000,", "it names no host, or the port 0"),
+        ("redis+cluster://log/1", "it names the database 1, and a cluster has only the database 0"),
+        ("redis+cluster://log?db=1", "it names the database 1, and a cluster has only the database 0"),
+        ("redis+cluster://bob@log", "the user bob without a password"),
+        ("redis+cluster://log?ssl_ca_certs=/etc/ca.pem", "its option ssl_ca_certs would have no effect"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused_with_the_reason(url: str, sentence: str) -> None:
@@ -47,7 +57,13 @@ def test_an_address_that_leads_nowhere_is_refused_with_the_reason(url: str, sent
 
 
 def test_the_reason_never_shows_the_password() -> None:
-    for url in ("http://:hunter2@log", "redis://:hunter2@log:port", "redis://:hunter2@log/first", "redis://:hunter2@log?x=1"):
+    for url in (
+        "redis+cluster://:hunter2@log,log:port",
+        "http://:hunter2@log",
+        "redis://:hunter2@log:port",
+        "redis://:hunter2@log/first",
+        "redis://:hunter2@log?x=1",
+    ):
         assert "hunter2" not in why_no_address(url)
 
 
@@ -59,7 +75,15 @@ def test_the_reason_never_shows_the_password() -> None:
         ("rediss://:hunter2@[::1]:6380/1?ssl_ca_certs=/etc/ca.pem", "rediss://[::1]:6380"),
         ("redis://log", "redis://log"),
         ("unix://:hunter2@/run/log.sock?db=3", "unix:///run/log.sock"),
+        ("redis+cluster://bob:hunter2@log:7000,log:7001/0", "redis+cluster://log:7000,log:7001"),
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, address: str) -> None:
     assert shown(url) == address
+
+
+def test_an_address_of_a_cluster_names_nodes_that_share_its_password_and_options() -> None:
+    url = "rediss+cluster://bob:a%40b@[::1]:7000,log,log:7001/0?ssl_cert_reqs=none"
+
+    assert seed_nodes(url) == ["[::1]:7000", "log:6379", "log:7001"]
+    assert node_address(url, node="10.0.0.1:7002") == "rediss://bob:a%40b@10.0.0.1:7002/0?ssl_cert_reqs=none"

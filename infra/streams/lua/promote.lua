@@ -56,9 +56,16 @@ local moved = 0
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now_ms), 'LIMIT', 0, ARGV[3])) do
     -- Unpacked before anything is removed: what was packed never has more fields than can be passed on.
     local is_body, body = pcall(cmsgpack.unpack, redis.call('HGET', KEYS[2], member))
+    local is_scheduled = string.sub(member, 1, 1) == '|'
+    -- While a cluster moves the slot, what is written to may be on another node already: that is an error now, and would be a
+    -- lost event once it is removed here.
+    redis.call('EXISTS', is_scheduled and ARGV[2] .. string.match(member, '^|([^|]+)|') or ARGV[1] .. string.match(member, '^([^|]+)|'))
+    if is_scheduled and is_body and type(body) == 'table' then
+        redis.call('EXISTS', body[4])
+    end
     redis.call('ZREM', KEYS[1], member)
     redis.call('HDEL', KEYS[2], member)
-    local move = string.sub(member, 1, 1) == '|' and scheduled or retry
+    local move = is_scheduled and scheduled or retry
     moved = moved + move(member, is_body and type(body) == 'table' and body)
 end
 return moved

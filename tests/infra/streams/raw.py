@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from infra.log_address import is_cluster, node_address, seed_nodes
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
 from infra.streams.keys import Keys
 
 
 def open_raw(log: LogSettings, *, home: Path) -> Any:
-    """Untyped on purpose: redis-py's types allow every reply of every protocol at once."""
+    """Untyped on purpose: redis-py's types allow every reply of every protocol at once.
+
+    A log of one shard is on one node of a cluster, the first: whoever changes or fills the server means that one.
+    """
+    if is_cluster(log.url) and log.shards == 1:
+        log = log.model_copy(update={"url": node_address(log.url, node=seed_nodes(log.url)[0])})
     return open_blocking(log, home=home)
 
 

@@ -8,7 +8,7 @@ import pytest
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
-from infra.streams.pipelining import Pipeline
+from infra.streams.pipelining import Pipeline, ServerPipeline
 from schemas.errors import StreamUnavailable
 
 
@@ -34,12 +34,12 @@ async def test_an_error_reply_is_unavailable_and_the_connection_lives_on(pipelin
         await pipeline.call("NOSUCHCOMMAND")
 
     assert await pipeline.call("PING") == b"PONG"
-    assert pipeline.generation == 1
+    assert await pipeline.connect() == 1
 
 
 async def test_a_command_meant_for_a_lost_connection_is_not_sent_on_the_next(pipeline: Pipeline) -> None:
     await pipeline.call("PING")
-    learnt_on = pipeline.generation
+    learnt_on = await pipeline.connect()
     await pipeline.close()
     await pipeline.call("PING")
 
@@ -88,7 +88,7 @@ async def test_a_hundred_calls_at_a_closed_port_dial_once() -> None:
         dials.append(port)
         return f"redis://127.0.0.1:{port}"
 
-    pipeline = Pipeline(address, timeout_ms=1000)
+    pipeline = ServerPipeline(address, timeout_ms=1000)
     failures = await asyncio.gather(*[pipeline.call("PING") for _ in range(100)], return_exceptions=True)
 
     assert {type(failure) for failure in failures} == {StreamUnavailable}
@@ -110,7 +110,7 @@ async def test_a_dial_that_is_given_up_leaves_no_connection_behind() -> None:
 
     async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        pipeline = Pipeline(lambda: f"redis://:a-test-password@127.0.0.1:{port}", timeout_ms=60_000)
+        pipeline = ServerPipeline(lambda: f"redis://:a-test-password@127.0.0.1:{port}", timeout_ms=60_000)
         calling = asyncio.ensure_future(pipeline.call("PING"))
         async with asyncio.timeout(10):
             await accepted.wait()
