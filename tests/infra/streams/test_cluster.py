@@ -82,6 +82,7 @@ def stored(client: Any, keys: Keys) -> list[dict[bytes, bytes]]:
     return [fields for name in streams for _, fields in client.xrange(name)]
 
 
+@pytest.mark.fault("C7")
 async def test_no_event_is_lost_or_doubled_while_the_slot_of_its_shard_moves(
     stream: EventStream, keys: Keys, client: Any, move: SlotMove
 ) -> None:
@@ -115,6 +116,7 @@ async def test_no_event_is_lost_or_doubled_while_the_slot_of_its_shard_moves(
     assert len(numbers) == 5
 
 
+@pytest.mark.fault("B12")
 async def test_a_key_that_has_moved_before_its_slot_is_asked_for_where_it_is(
     stream: EventStream, pipeline: Pipeline, keys: Keys, move: SlotMove
 ) -> None:
@@ -129,6 +131,7 @@ async def test_a_key_that_has_moved_before_its_slot_is_asked_for_where_it_is(
     assert await pipeline.call("XLEN", keys.events(0, "default")) == 1
 
 
+@pytest.mark.fault("B12")
 async def test_commands_follow_a_slot_that_has_moved(
     stream: EventStream, pipeline: Pipeline, keys: Keys, log: LogSettings, home: Path, move: SlotMove
 ) -> None:
@@ -159,6 +162,7 @@ async def test_a_command_that_was_meant_for_one_connection_does_not_follow(pipel
     assert await pipeline.connect(keys.ledger(0)) != generation
 
 
+@pytest.mark.fault("C7")
 async def test_a_retry_that_is_due_while_its_slot_moves_is_not_lost(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, move: SlotMove
 ) -> None:
