@@ -105,6 +105,11 @@ class Pipeline(ABC):
     one_keyspace: bool
     """One command may ask for streams of several shards, and may block for them."""
 
+    @property
+    @abstractmethod
+    def newest_generation(self) -> int:
+        """Of all connections that were made so far, the latest; 0 before the first."""
+
     @abstractmethod
     async def connect(self, key: str = "", /) -> int:
         """Makes sure that there is a connection to where the key is, and tells its generation; raises StreamUnavailable.
@@ -153,6 +158,10 @@ class ServerPipeline(Pipeline):
     @property
     def is_open(self) -> bool:
         return self._wire is not None and self._wire.is_open
+
+    @property
+    def newest_generation(self) -> int:
+        return self._generation
 
     async def connect(self, _key: str = "", /) -> int:
         if self.is_open:

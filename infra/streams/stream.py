@@ -88,7 +88,7 @@ class EventStream:
     @property
     def generation(self) -> int:
         """Which connection is in use: another one may lead to another server."""
-        return self._pipeline.generation
+        return self._pipeline.newest_generation
 
     async def is_ready(self) -> bool:
         """True when the log answers within its time."""
