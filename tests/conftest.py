@@ -6,14 +6,34 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from tests.contracts.servers import header_lines, server_kinds
 
 _numbers = itertools.count()
+
+
+# Who starts a Spark: one process of a run has all of these, and the others have the rest.
+WITH_SPARK = ("tests/analytics/", "tests/end_to_end/", "tests/faults/test_archive_order.py", "tests/test_containers.py")
+
+
+class OneHasSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands out tests one by one, but those that start a Spark all to the same process.
+
+    By path, because xdist's own groups (`--dist loadgroup`) are told by node ids that pytest no longer lets it rewrite.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneHasSpark:
+    return OneHasSpark(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -230,7 +230,7 @@ def test_the_log_of_compose_may_hold_events(log_url: str, services: dict[str, di
     assert (facts.append_fsync, facts.eviction) == ("always", "noeviction")
 
 
-@pytest.mark.parametrize("target", [*TARGETS[:2], pytest.param("archive", marks=pytest.mark.xdist_group("spark"))])
+@pytest.mark.parametrize("target", [*TARGETS[:2], "archive"])
 def test_a_services_command_runs_and_its_healthcheck_tells_the_truth(
     services: dict[str, dict[str, Any]], environment: dict[str, str], target: str
 ) -> None:

@@ -26,15 +26,6 @@ from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
 
-# First: xdist reads the marks in this very hook, and would not see those that are added after it.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Where tests run in several processes, one of them has Spark.
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # A path with a space: Spark takes its options as one text, which would fall apart there.

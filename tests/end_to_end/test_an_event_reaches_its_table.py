@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from tests.end_to_end.installation import Installation
 
 BODY = b'{"ref": "refs/heads/main", "repository": {"full_name": "octo/hello"},  "note": "two  spaces, \\u00e9, \xc3\xa9"}'
 COLUMNS = "tenant_id, source, event_type, repository, hex(body) AS body, body_sha256, CAST(payload:ref AS STRING) AS ref, traceparent"
 
 
-@pytest.mark.xdist_group("spark")
 def test_an_event_reaches_its_table(installation: Installation) -> None:
     said = installation.post(BODY, delivery="an-event-reaches-its-table")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import httpx
-import pytest
 
 from tests.end_to_end.installation import Installation
 
@@ -19,7 +18,6 @@ def value_of(installation: Installation, process: str, *, metric: str) -> float:
     return sum(float(value) for value in re.findall(rf"^{metric}(?:\{{.*\}})? (\S+)$", page, flags=re.M))
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_processes_count_an_event(installation: Installation) -> None:
     installation.until(lambda: all(installation.status()["processes"].values()), "all is ready")
     metrics = [

@@ -68,7 +68,6 @@ class Sender:
 
 
 @pytest.mark.fault("B1", "D2", "E1")
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(900)
 def test_every_202_is_archived_once_whatever_is_killed(own_installation: Installation) -> None:
     installation, sender = own_installation, Sender(own_installation)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.end_to_end.installation import Installation
 
 
@@ -15,7 +13,6 @@ def spans(installation: Installation) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@pytest.mark.xdist_group("spark")
 def test_an_event_has_one_trace_from_post_to_batch(installation: Installation) -> None:
     said = installation.post(b'{"repository": {"full_name": "octo/traced"}}', delivery="one-trace")
     installation.until(installation.has_archived, "the event is archived")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 
-import pytest
-
 from tests.documents import ROOT
 from tests.end_to_end.installation import Installation
 
@@ -24,7 +22,6 @@ def shape(text: str) -> list[str]:
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_session_of_the_readme_runs(installation: Installation) -> None:
     commands = session()
     assert len(commands) >= 4

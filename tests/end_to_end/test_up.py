@@ -7,15 +7,12 @@ import signal
 import subprocess
 import time
 
-import pytest
-
 from tests.end_to_end.installation import Installation
 
 # Five times the three seconds that the README states: a deadline that catches a hang, not a benchmark.
 ANSWERS_WITHIN_S = 15
 
 
-@pytest.mark.xdist_group("spark")
 def test_ctrl_c_stops_everything_and_a_second_up_finds_it_again(installation: Installation) -> None:
     first = installation.post(b"{}", delivery="before-the-restart")
     accepted = installation.status()["accepted"]
@@ -31,7 +28,6 @@ def test_ctrl_c_stops_everything_and_a_second_up_finds_it_again(installation: In
     installation.until(installation.has_archived, "the event from before the restart is archived")
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_printed_curl_line_can_be_pasted(installation: Installation) -> None:
     (line, *_) = re.findall(r"^curl .*$", installation.said(), flags=re.M)
 
@@ -41,7 +37,6 @@ def test_the_printed_curl_line_can_be_pasted(installation: Installation) -> None
     assert "event_id" in pasted.stdout
 
 
-@pytest.mark.xdist_group("spark")
 def test_a_second_up_on_the_same_home_is_refused(installation: Installation) -> None:
     second = installation.run("up")
 

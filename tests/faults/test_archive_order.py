@@ -17,7 +17,6 @@ from tests.faults.checker import Accepted, faults
 BROKEN = "tests.faults.broken.archive_moves_first"
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("module", "is_faithful"),
