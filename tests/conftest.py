@@ -20,6 +20,7 @@ _numbers = itertools.count()
 
 # Who starts a Spark: one process of a run has all of these, and the others have the rest.
 WITH_SPARK = ("tests/analytics/", "tests/end_to_end/", "tests/faults/test_archive_order.py", "tests/test_containers.py")
+REFUSED_BEFORE_SPARK = "tests/end_to_end/test_settings_errors.py"
 
 
 class OneHasSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -29,7 +30,7 @@ class OneHasSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no ty
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
+        return "spark" if nodeid.startswith(WITH_SPARK) and not nodeid.startswith(REFUSED_BEFORE_SPARK) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneHasSpark:
