@@ -1,4 +1,4 @@
-"""Owns the fixtures of tests that look into a log: its keys, a stream to append to, a connection and a raw client.
+"""Owns the fixtures of tests that look into a log: its keys, a stream to append to, a connection, the archive's view and a raw client.
 
 A conftest that wants them imports them; whichever server its `log_server` and `own_server` start is the one they use.
 """
@@ -16,6 +16,7 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.ranges import ArchiveLog
 from infra.streams.stream import EventStream
 from tests.infra.streams.raw import open_raw
 
@@ -37,6 +38,13 @@ async def pipeline(log: LogSettings, home: Path) -> AsyncIterator[Pipeline]:
     opened = open_pipeline(log, home=home, wait_ms=1000)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
+    opened = ArchiveLog.open(log, home=home)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

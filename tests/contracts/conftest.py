@@ -9,6 +9,7 @@ import pytest
 
 from infra.running.embedded import EmbeddedServer
 from tests.contracts.servers import ServerKind, may_be_missing, server_kinds
+from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
 from tests.logs import own_log as own_log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from infra.streams.keys import Keys
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
 from infra.streams.stream import EventStream
-from tests.events import an_event
+from tests.infra.streams.deliveries import append_ten
 from tests.infra.streams.raw import lives_of, open_raw
 
 STREAM = StreamName(0, "default")
@@ -23,17 +22,6 @@ STREAM = StreamName(0, "default")
 @pytest.fixture
 def log(log: LogSettings) -> LogSettings:
     return log.model_copy(update={"shards": 1})
-
-
-@pytest.fixture
-def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
-    opened = ArchiveLog.open(log, home=home)
-    yield opened
-    opened.close()
-
-
-async def append_ten(stream: EventStream) -> list[str]:
-    return [(await stream.append(an_event())).entry_id for _ in range(10)]
 
 
 async def test_the_archives_group_never_moves_backwards(stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,6 @@ Act = Callable[[], Awaitable[object]]
 @pytest.fixture
 def log(log: LogSettings) -> LogSettings:
     return log.model_copy(update={"shards": 1})
-
-
-@pytest.fixture
-def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
-    opened = ArchiveLog.open(log, home=home)
-    yield opened
-    opened.close()
 
 
 def delete_the_stream(client: Any, keys: Keys) -> None:

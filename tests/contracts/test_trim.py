@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
 from infra.streams.settle import Ack, settle
 from infra.streams.stream import EventStream, GroupReader
-from tests.events import an_event
+from tests.infra.streams.deliveries import append_ten
 
 STREAM = StreamName(0, "default")
 
@@ -24,17 +22,6 @@ STREAM = StreamName(0, "default")
 @pytest.fixture
 def log(log: LogSettings) -> LogSettings:
     return log.model_copy(update={"shards": 1})
-
-
-@pytest.fixture
-def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
-    opened = ArchiveLog.open(log, home=home)
-    yield opened
-    opened.close()
-
-
-async def append_ten(stream: EventStream) -> list[str]:
-    return [(await stream.append(an_event())).entry_id for _ in range(10)]
 
 
 async def test_nothing_is_trimmed_before_it_is_archived(

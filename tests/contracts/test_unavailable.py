@@ -109,6 +109,7 @@ async def test_a_server_that_will_not_serve_is_unavailable_for_as_long_as_it_wil
     server_kind: ServerKind, stream: EventStream, archive_log: ArchiveLog, operator: Any, code: str, bring_into: Callable[[Any], Any]
 ) -> None:
     if bring_into in NEEDS_REPLICAS and not server_kind.features.replicas:
+        # A cluster decides itself who is whose replica, and refuses REPLICAOF; the state does not exist there.
         pytest.skip(f"{server_kind.name} cannot be made a replica")
     before = await stream.append(an_event())
     archive_log.ends()
@@ -129,6 +130,7 @@ async def test_a_server_that_will_not_serve_is_unavailable_for_as_long_as_it_wil
 async def test_a_server_that_became_a_replica_is_left(server_kind: ServerKind, own_log: LogSettings, operator: Any, home: Path) -> None:
     """After a failover the address leads to another server; a connection that stays would never write again."""
     if not server_kind.features.replicas:
+        # A cluster decides itself who is whose replica, and refuses REPLICAOF; the state does not exist there.
         pytest.skip(f"{server_kind.name} cannot be made a replica")
     pipeline = open_pipeline(own_log, home=home)
     await pipeline.call("SET", "a", "1")

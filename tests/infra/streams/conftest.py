@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.running.embedded import EmbeddedServer, free_port
+from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
 from tests.logs import own_log as own_log

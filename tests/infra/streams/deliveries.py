@@ -10,6 +10,7 @@ from infra.streams.pipelining import Pipeline
 from infra.streams.settle import GiveUp, Settlement, settle
 from infra.streams.stream import EventStream, GroupReader, Lease
 from schemas.event import StreamEvent
+from tests.events import an_event
 
 GIVE_UP = GiveUp(processor="p", reason="because", error="ValueError: x", traceback="tb", attempts=4, dead_at_ms=1_700_000_000_000)
 TOO_MANY = 4100
@@ -64,3 +65,8 @@ def make_due(client: Any, delayed: str) -> None:
     """Lowers all scores to the far past: the server's own clock decides, and cannot be moved."""
     for member in client.zrange(delayed, 0, -1):
         client.zadd(delayed, {member: 1})
+
+
+async def append_ten(stream: EventStream) -> list[str]:
+    """The entry ids of ten events, in their order."""
+    return [(await stream.append(an_event())).entry_id for _ in range(10)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,6 @@ STREAM = StreamName(0, "default")
 @pytest.fixture
 def log(log: LogSettings) -> LogSettings:
     return log.model_copy(update={"shards": 1})
-
-
-@pytest.fixture
-def archive_log(log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
-    opened = ArchiveLog.open(log, home=home)
-    yield opened
-    opened.close()
-
-
-async def append_ten(stream: EventStream) -> list[str]:
-    return [(await stream.append(an_event())).entry_id for _ in range(10)]
 
 
 def test_replies_grow_with_small_entries_and_shrink_with_large_ones(archive_log: ArchiveLog, keys: Keys, client: Any) -> None:
