@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from infra.clock import Clock
 from infra.streams.entries import decode
+from infra.streams.reading import Lease
 from infra.streams.settle import Ack, Settlement
-from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.circuit import Circuit
 from processors.delivery import Delivery

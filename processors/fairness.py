@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict, deque
 
 from infra.streams.budget import WEIGHTS
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 
 
 class FairQueue:

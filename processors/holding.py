@@ -10,7 +10,7 @@ from collections import deque
 
 from infra.clock import Clock
 from infra.streams.holding import ShardHolds
-from infra.streams.stream import GroupReader
+from infra.streams.reading import GroupReader
 from processors.leases import Hand
 
 # A hold is trusted for this part of its time after it was asked for: the rest is for clocks and slow answers.

@@ -11,8 +11,8 @@ from infra.streams import groups, leases
 from infra.streams.keys import Keys
 from infra.streams.leases import Place
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import HoldBack, settle
-from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.fairness import FairQueue
 from processors.holding import Holding

@@ -18,8 +18,8 @@ from infra.running.loops import BackOff, keep_running_blocking
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.leases import LeaseKeeper
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import Settlement
-from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.dispatch import overstayed
 from processors.leases import RENEWALS_PER_LEASE, Hand, Running

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 from processors.retry import RetryPolicy
 
 # Renewed at a third of the lease, two renewals may fail before anybody takes the delivery.

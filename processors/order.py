@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 from processors.registry import Registry
 
 Lane = tuple[str, bytes, bytes, bytes]

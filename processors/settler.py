@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import Lease
 from infra.streams.settle import GiveUp, HoldBack, Settlement, by_stream, settle
-from infra.streams.stream import Lease
 from infra.telemetry import Telemetry
 from processors.leases import Hand
 

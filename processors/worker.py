@@ -21,8 +21,8 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import RetryLater
-from infra.streams.stream import GroupReader, Lease
 from infra.telemetry import Telemetry
 from processors.attempts import Attempts
 from processors.holding import Holding

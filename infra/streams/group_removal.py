@@ -12,8 +12,8 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import group_streams
 from infra.streams.scripts import Argument, run_blocking
-from infra.streams.stream import group_streams
 
 Act = Literal["count", "remove", "reap"]
 

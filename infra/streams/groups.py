@@ -8,8 +8,9 @@ import redis
 
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import group_streams
 from infra.streams.scripts import run_blocking
-from infra.streams.stream import Incarnations, group_streams
+from infra.streams.stream import Incarnations
 
 Kind = Literal["durable", "ephemeral"]
 

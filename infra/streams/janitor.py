@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
-from infra.streams.stream import group_streams
+from infra.streams.reading import group_streams
 
 # Names are stable over restarts of one machine, but a container may have another name each time.
 SILENT_MS = 3_600_000

@@ -9,7 +9,7 @@ from typing import Any
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import id_order
-from infra.streams.stream import group_streams
+from infra.streams.reading import group_streams
 from schemas.errors import StreamUnavailable
 
 

@@ -9,8 +9,8 @@ import redis
 
 from infra.streams.connection import translated
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import Lease
 from infra.streams.scripts import Argument, run_blocking
-from infra.streams.stream import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by, lost_by_blocking
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import id_order
+from infra.streams.reading import GroupReader, Lease, as_fields
 from infra.streams.scripts import Argument
 from infra.streams.settle import Decision, settle_calls
-from infra.streams.stream import GroupReader, Lease, as_fields
 from schemas.errors import StreamUnavailable
 
 Place = tuple[str, str]

@@ -13,7 +13,7 @@ from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
 from infra.streams.ledger import Counts, add_shard, numbers_of
 from infra.streams.pipelining import Pipeline
-from infra.streams.stream import as_fields
+from infra.streams.reading import as_fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by
 from infra.streams.pipelining import Pipeline
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 
 
 @dataclass(frozen=True, slots=True)

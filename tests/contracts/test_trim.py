@@ -12,8 +12,9 @@ from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
+from infra.streams.reading import GroupReader
 from infra.streams.settle import Ack, settle
-from infra.streams.stream import EventStream, GroupReader
+from infra.streams.stream import EventStream
 from tests.infra.streams.deliveries import append_ten
 
 STREAM = StreamName(0, "default")

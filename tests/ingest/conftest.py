@@ -12,7 +12,7 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
 from infra.streams.entries import decode
 from infra.streams.keys import Keys
-from infra.streams.stream import as_fields
+from infra.streams.reading import as_fields
 from schemas.event import StreamEvent
 from tests.ingest.receivers import DEADLINE_S, RunningReceiver, fresh_prefix, post, start_receiver, wait_until, write_home
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 from processors.fairness import FairQueue
 
 

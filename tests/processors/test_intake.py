@@ -15,7 +15,8 @@ from infra.settings import LogSettings
 from infra.streams import groups, leases
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
-from infra.streams.stream import EventStream, GroupReader
+from infra.streams.reading import GroupReader
+from infra.streams.stream import EventStream
 from processors import Delivery, StreamEvent, processor
 from schemas.event import Priority
 from tests.events import an_event

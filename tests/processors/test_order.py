@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from infra.settings import LogSettings
-from infra.streams.stream import EventStream, Lease
+from infra.streams.reading import Lease
+from infra.streams.stream import EventStream
 from processors import Delivery, Reject, StreamEvent, processor
 from processors.holding import fair_share
 from processors.order import Lanes

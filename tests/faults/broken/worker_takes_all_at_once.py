@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from infra.running.cli import run
 from infra.streams import leases
-from infra.streams.stream import Lease
+from infra.streams.reading import Lease
 from processors import __main__ as parent
 from processors import child
 from processors.intake import Intake

@@ -7,8 +7,9 @@ from typing import Any
 from infra.streams import groups
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import GiveUp, Settlement, settle
-from infra.streams.stream import EventStream, GroupReader, Lease
+from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
 from tests.events import an_event
 

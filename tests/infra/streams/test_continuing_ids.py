@@ -18,8 +18,8 @@ from infra.streams.delayed import promote_due
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import id_order
+from infra.streams.reading import Lease
 from infra.streams.settle import RetryLater, Settlement
-from infra.streams.stream import Lease
 from tests.infra.streams.deliveries import GIVE_UP, make_due, read_one, reader_of, settle_as
 
 HOUR_MS = 3_600_000

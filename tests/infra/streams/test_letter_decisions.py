@@ -18,7 +18,8 @@ from infra.streams.keys import Keys
 from infra.streams.letter_filter import LetterFilter
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
-from infra.streams.stream import EventStream, GroupReader
+from infra.streams.reading import GroupReader
+from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, add_foreign, reader_of, settle_as
 

@@ -9,8 +9,9 @@ from infra.streams.keys import Keys
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
 from infra.streams.ranges import ArchiveLog
+from infra.streams.reading import Lease
 from infra.streams.settle import Ack, RetryLater, Settlement
-from infra.streams.stream import EventStream, Lease
+from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, reader_of, settle_as
 

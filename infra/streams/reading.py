@@ -1,0 +1,146 @@
+"""Owns reading the log as one consumer of a group: a lease for each entry that is handed to it, one budget over all its streams."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from infra.streams.budget import WEIGHTS, allot
+from infra.streams.entries import Fields
+from infra.streams.keys import Keys
+from infra.streams.pipelining import Pipeline
+
+SHORT_BLOCK_MS = 20
+RETRY = "retry"
+
+
+class Lease(NamedTuple):
+    """One entry handed to one consumer; `delivery_count` tells this handing from a later one of the same entry."""
+
+    shard: int
+    stream: str
+    """The stream's key."""
+    entry_id: str
+    delivery_count: int
+    fields: Fields
+
+
+class GroupReader:
+    """The log as one consumer of a group sees it: the event streams and the group's own retry streams."""
+
+    def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str) -> None:
+        self._pipeline = pipeline
+        self._turn = 0
+        self._hungry: set[str] = set()
+        self.group = group
+        self.consumer = consumer
+        self._streams = {kind: streams_of(kind, keys=keys, group=group) for kind in WEIGHTS}
+        self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
+        self._kind_of_stream = {stream: kind for kind, streams in self._streams.items() for stream in streams}
+        self.read_shards: frozenset[int] = frozenset(keys.all_shards())
+
+    def read_only(self, shards: Iterable[int]) -> None:
+        """From now on new entries of these shards only."""
+        self.read_shards = frozenset(shards)
+
+    @property
+    def streams(self) -> Sequence[str]:
+        return list(self._shard_of_stream)
+
+    def shard_of(self, stream: str) -> int:
+        return self._shard_of_stream[stream]
+
+    def kind_of(self, stream: str) -> str:
+        """`urgent`, `default`, `low`, `overflow` or `retry`."""
+        return self._kind_of_stream[stream]
+
+    async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
+        """At most `budget` new entries, shared among the streams as `budget.py` says; waits up to `block_ms` for the first."""
+        if not self.read_shards:
+            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
+            return []
+        found = await self._take_what_is_there(budget)
+        return found or await self._wait_for_something(budget, block_ms=block_ms)
+
+    async def read_urgent(self, *, budget: int) -> list[Lease]:
+        """At most `budget` urgent entries that are there now."""
+        streams = self._some("urgent", most=budget)
+        return await self._read(streams, count=max(1, budget // len(streams))) if streams else []
+
+    async def _take_what_is_there(self, budget: int) -> list[Lease]:
+        self._turn += 1
+        counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn)
+        # Sent together: one way to the server and back, one fsync.
+        taken = await asyncio.gather(*(self._read(self._some(kind, most=budget), count=count) for kind, count in counts.items()))
+        for (kind, count), leases in zip(counts.items(), taken, strict=True):
+            # Filled on one of its streams: there may be more.
+            is_filled = any(amount >= count for amount in Counter(lease.stream for lease in leases).values())
+            (self._hungry.add if is_filled else self._hungry.discard)(kind)
+        return [lease for leases in taken for lease in leases]
+
+    def _some(self, kind: str, *, most: int) -> list[str]:
+        """The streams of a class; when there is room for fewer entries than streams, others each time."""
+        streams = self._readable(self._streams[kind])
+        if most >= len(streams):
+            return streams
+        start = self._turn % len(streams)
+        return [*streams, *streams][start : start + most]
+
+    def _readable(self, streams: Iterable[str]) -> list[str]:
+        return [stream for stream in streams if self._shard_of_stream[stream] in self.read_shards]
+
+    async def _wait_for_something(self, budget: int, *, block_ms: int) -> list[Lease]:
+        streams = self._readable(self.streams)
+        count = budget // len(streams)
+        if count == 0:
+            start = self._turn * budget % len(streams)
+            streams, count = [*streams, *streams][start : start + budget], 1
+            block_ms = min(block_ms, SHORT_BLOCK_MS)
+        return await self._read_blocking(streams, count=count, block_ms=block_ms)
+
+    async def _read_blocking(self, streams: Sequence[str], *, count: int, block_ms: int) -> list[Lease]:
+        if self._pipeline.one_keyspace:
+            return await self._read_together(streams, count=count, waiting=["BLOCK", block_ms])
+        # A read that blocks holds up all others on its connection, and no command may wait for several slots: look again and again.
+        loop = asyncio.get_running_loop()
+        until = loop.time() + block_ms / 1000
+        while True:
+            found = await self._read(streams, count=count)
+            if found or loop.time() >= until:
+                return found
+            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
+
+    async def _read(self, streams: Sequence[str], *, count: int) -> list[Lease]:
+        if self._pipeline.one_keyspace:
+            return await self._read_together(streams, count=count)
+        in_shards = itertools.groupby(sorted(streams, key=self.shard_of), key=self.shard_of)
+        reads = [self._read_together(list(of_shard), count=count) for _, of_shard in in_shards]
+        return [lease for leases in await asyncio.gather(*reads) for lease in leases]
+
+    async def _read_together(self, streams: Sequence[str], *, count: int, waiting: Sequence[str | int] = ()) -> list[Lease]:
+        """By one command."""
+        reply = await self._pipeline.call(
+            "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, *waiting, "STREAMS", *streams, *[">"] * len(streams)
+        )
+        return [
+            Lease(self._shard_of_stream[name.decode()], name.decode(), entry_id.decode(), 1, as_fields(fields))
+            for name, entries in reply or []
+            for entry_id, fields in entries
+        ]
+
+
+def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
+    """The streams of one class over all shards."""
+    return [keys.retry(shard, group) if kind == RETRY else keys.events(shard, kind) for shard in keys.all_shards()]
+
+
+def group_streams(keys: Keys, *, shard: int, group: str) -> list[str]:
+    return [*keys.event_streams(shard), keys.retry(shard, group)]
+
+
+def as_fields(flat: Sequence[bytes]) -> Fields:
+    """Field, value, field, value, ... as the server sends them."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
