@@ -15,8 +15,8 @@ from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
 from processors.retry import RetryPolicy, attempt_number, count_after, describe, fence_token
 from processors.settings import GroupSettings
-from processors.settle import after_attempt, deadly, malformed, undecided
-from schemas.errors import MalformedEntry
+from processors.settle import after_attempt, deadly, malformed, parked, undecided
+from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import StreamEvent
 
 ACK = Ack()
@@ -34,6 +34,7 @@ class Attempts:
         self._clock = clock
         self._labels = {"group": group}
         self._deadlines = Deadlines()
+        self._told_versions: set[bytes] = set()
         self._circuits = {spec.name: Circuit(settings.circuit_failures, settings.circuit_open_ms / 1000) for spec in registry.specs}
         self._policies = {
             spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, spec.retry or settings.retry_delays_ms)
@@ -42,17 +43,27 @@ class Attempts:
 
     def wait_s(self, lease: Lease) -> float:
         """How long the delivery has to wait because its processor's circuit is open; 0 when it may run, and then it must."""
+        circuit = self._circuit_of(lease)
+        return circuit.wait_s(now=self._clock.monotonic()) if circuit is not None else 0.0
+
+    def _circuit_of(self, lease: Lease) -> Circuit | None:
         spec = self._registry.match(lease.fields.get(b"event_type", b"").decode(errors="replace"))
-        return self._circuits[spec.name].wait_s(now=self._clock.monotonic()) if spec is not None else 0.0
+        return self._circuits[spec.name] if spec is not None else None
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
         try:
             return await self._decide(lease)
+        except UnknownVersion as error:
+            self._pass_by(lease)
+            self._tell_version(error)
+            return parked(lease)
         except MalformedEntry as error:
+            self._pass_by(lease)
             self._telemetry.log.error("entry is no event", group=self._group, entry_id=lease.entry_id, reason=str(error))
             return malformed(error, now_ms=self._clock.now_ms())
         except Exception as error:
+            self._pass_by(lease)
             # A member of the pool that ends would do so in silence, and the group with it.
             self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
             return undecided(error, now_ms=self._clock.now_ms())
@@ -65,6 +76,7 @@ class Attempts:
         number = attempt_number(retry_count=event.retry_count, delivery_count=lease.delivery_count)
         policy = self._policies[spec.name]
         if number > policy.max_attempts:
+            self._pass_by(lease)
             return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
         hold_count = count_after(number, retry_count=event.retry_count) if spec.key and event.key else None
         deadline = self._clock.monotonic() + spec.timeout_ms / 1000
@@ -78,6 +90,17 @@ class Attempts:
             return ACK
         now_ms = self._clock.now_ms()
         return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
+
+    def _pass_by(self, lease: Lease) -> None:
+        """It was let through and never ran: the next one has to tell whether the outage is over."""
+        if (circuit := self._circuit_of(lease)) is not None:
+            circuit.pass_by()
+
+    def _tell_version(self, error: UnknownVersion) -> None:
+        """Once for each version: while workers of two releases run, every other event may be one."""
+        if (version := error.fields[b"version"]) not in self._told_versions:
+            self._told_versions.add(version)
+            self._telemetry.log.warning("entries of an unknown version are parked", group=self._group, reason=str(error))
 
     def _report(self, error: BaseException | None, *, processor: str) -> None:
         if news := self._circuits[processor].report(error, now=self._clock.monotonic()):

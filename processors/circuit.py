@@ -60,6 +60,10 @@ class Circuit:
         self._is_probing = False
         return is_first
 
+    def pass_by(self) -> None:
+        """An attempt that may begin did not: if it was to be the probe, another one is."""
+        self._is_probing = False
+
     def report(self, error: BaseException | None, *, now: float) -> str:
         """What to say about it, if anything: `opened` or `closed`."""
         if error is None or isinstance(error, Reject):

@@ -79,6 +79,7 @@ def refused(found: Standing, *, group: str) -> Standing:
 def sentence(group: str, *, found: Standing, removed: bool) -> str:
     undelivered = "an unknown number" if found.undelivered is None else found.undelivered
     what = f"{undelivered} not yet delivered, {found.pending} in work, {found.waiting} waiting retries"
+    what += f", {found.parked} parked" if found.parked else ""
     return f"group {group} is removed, and with it: {what}" if removed else f"group {group} would be removed, and with it: {what}"
 
 
@@ -89,16 +90,16 @@ def _agreed(group: str, *, found: Standing) -> bool:
 
 
 def _as_json(group: str, *, found: Standing, removed: bool) -> str:
-    counts = {"undelivered": found.undelivered, "pending": found.pending, "waiting": found.waiting}
+    counts = {"undelivered": found.undelivered, "pending": found.pending, "waiting": found.waiting, "parked": found.parked}
     return orjson.dumps({"group": group, "removed": removed, **counts}).decode()
 
 
 def _table(groups: list[GroupState]) -> Table:
-    table = Table("group", "kind", "not yet delivered", "in work", "last sign of life")
+    table = Table("group", "kind", "not yet delivered", "in work", "parked", "last sign of life")
     for state in groups:
         undelivered = "unknown" if state.undelivered is None else str(state.undelivered)
         seen = "-" if state.idle_ms is None or state.group == ARCHIVE_GROUP else f"{state.idle_ms / 1000:.0f} s ago"
-        table.add_row(state.group, state.kind, undelivered, str(state.pending), seen)
+        table.add_row(state.group, state.kind, undelivered, str(state.pending), str(state.parked), seen)
     return table
 
 

@@ -1,11 +1,12 @@
-"""Owns the decision about a delivery after its attempt: ack, retry or dead letter. Pure; `infra/streams/settle.py` acts."""
+"""Owns the decision about a delivery after its attempt: ack, retry, park or dead letter. Pure; `infra/streams/settle.py` acts."""
 
 from __future__ import annotations
 
 import traceback
 
-from infra.streams.settle import Ack, GiveUp, HoldBack, RetryLater, Settlement
-from processors.retry import RetryIn, RetryPolicy, describe, next_step, storable
+from infra.streams.settle import Ack, GiveUp, HoldBack, Park, RetryLater, Settlement
+from infra.streams.stream import Lease
+from processors.retry import RetryIn, RetryPolicy, attempt_number, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000
 FIRST_TRACEBACK_CHARACTERS = 4000
@@ -38,6 +39,13 @@ def after_attempt(
 def malformed(error: Exception, *, now_ms: int) -> GiveUp:
     """An entry that is no event can never succeed: a dead letter at once, its bytes kept."""
     return GiveUp(processor="", reason="the entry is no event", error=describe(error), traceback="", attempts=0, dead_at_ms=now_ms)
+
+
+def parked(lease: Lease) -> Park:
+    """An event of another version has failed no attempt; those that a worker of its own release died of stay counted."""
+    retried = lease.fields.get(b"retry_count", b"")
+    retry_count = int(retried) if retried.isdigit() and len(retried) < 10 else 0
+    return Park(attempt_number(retry_count=retry_count, delivery_count=lease.delivery_count) - 1)
 
 
 def undecided(error: Exception, *, now_ms: int) -> GiveUp:

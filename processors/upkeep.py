@@ -12,6 +12,7 @@ from infra.streams.delayed import promote_due
 from infra.streams.group_removal import reap_groups
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
+from infra.streams.parked import Parked
 from infra.streams.pipelining import Pipeline
 from infra.telemetry import Telemetry
 from processors.settings import DeadLetterSettings
@@ -29,10 +30,12 @@ class Upkeep:
         self._group = group
         self._dead_letters = dead_letters
         self._telemetry = telemetry
+        self._parked = Parked(acts, keys=keys, group=group)
 
     def chores(self) -> list[Chore]:
         return [
             ("promote", self.promote, 100),
+            ("parked", self._take_parked_back, 1000),
             ("trim", self._trim, 1000),
             ("lag", self._show_lag, 2000),
             ("groups", self._look_after_groups, 5000),
@@ -42,6 +45,10 @@ class Upkeep:
     async def promote(self) -> None:
         """Hands out what is due by the server's clock."""
         await promote_due(self._acts, keys=self._keys)
+
+    async def _take_parked_back(self) -> None:
+        if taken := await self._parked.take_back():
+            self._telemetry.log.info("parked entries taken back", group=self._group, entries=taken)
 
     async def _trim(self) -> None:
         await janitor.trim(self._acts, keys=self._keys)

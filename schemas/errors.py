@@ -19,6 +19,7 @@ HooklakeError
 ├── NotFound                the operator; a name that fits nothing; exit code 1
 ├── GroupInUse              the operator; a group that somebody reads is not removed; exit code 1
 ├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at once, bytes kept
+│   └── UnknownVersion      a release that reads it: it is an event of another version, and is parked
 ├── LeaseLost               nobody: another consumer owns the delivery; drop the result
 └── ArchiveError            the operator; the archive stops and does not move its group
     ├── SchemaDrift         the table has not the columns we write
@@ -154,6 +155,12 @@ class MalformedEntry(HooklakeError):
     def __init__(self, message: str, *, fields: dict[bytes, bytes]) -> None:
         super().__init__(message)
         self.fields = fields
+
+
+class UnknownVersion(MalformedEntry):
+    """The entry is an event in a version that this release does not read; another release does."""
+
+    code = "unknown_version"
 
 
 class LeaseLost(HooklakeError):

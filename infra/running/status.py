@@ -90,6 +90,11 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     needs += [
         f"group {state.group} lost {state.lost} entries that were gone before it came to them" for state in overview.groups if state.lost
     ]
+    needs += [
+        f"group {state.group} has {state.parked} parked entries of a version that its workers cannot read: run one of a release that can"
+        for state in overview.groups
+        if state.parked
+    ]
     needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")

@@ -1,4 +1,4 @@
-"""Owns the wire form of an event: the fields of a stream entry. Pure; raises MalformedEntry.
+"""Owns the wire form of an event: the fields of a stream entry. Pure; raises MalformedEntry and UnknownVersion.
 
 Always the same fields in the same order: a stream stores repeated field names once, so they cost nothing.
 `incarnation`, `sequence`, `recheck` and `conflict` are added by the log, `retry_count` by a retry.
@@ -11,13 +11,17 @@ from dataclasses import dataclass
 import orjson
 from pydantic import ValidationError
 
-from schemas.errors import MalformedEntry
+from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import VERSION, AuthContext, Priority, StreamEvent, from_epoch_ms, to_epoch_ms
 
 EVENT_FIELDS = (
     "version", "id", "tenant_id", "source", "event_type", "repository", "delivery_id", "key", "priority",
     "timestamp", "payload", "body_sha256", "content_type", "headers", "auth_context", "traceparent",
 )  # fmt: skip
+READABLE_VERSIONS = frozenset({VERSION})
+"""A release that writes a new version reads the one before it too: both are on the log while workers are replaced."""
+KEPT_FIELDS = (b"version", b"id", b"tenant_id", b"source")
+"""Called so in all versions, so that any release can tell whose event it holds."""
 LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
 PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 
@@ -48,14 +52,15 @@ def encode(event: StreamEvent) -> list[str | bytes | int]:
 
 
 def decode(fields: Fields) -> StreamEvent:
-    """The event that `encode` wrote; raises MalformedEntry for anything else, a later version included."""
+    """The event that `encode` wrote; raises UnknownVersion for one of another release, MalformedEntry for anything else."""
     try:
-        if int(fields[b"version"]) != VERSION:
-            raise MalformedEntry(f"the entry has version {fields[b'version']!r}, and this release reads {VERSION}", fields=fields)
+        version = int(fields[b"version"])
+        if version not in READABLE_VERSIONS:
+            raise _unreadable(fields)
         # Bytes go in as they are: the validator itself checks that texts are UTF-8, and its own call costs less than the constructor's.
         event: StreamEvent = StreamEvent.__pydantic_validator__.validate_python(
             {
-                "version": VERSION,
+                "version": version,
                 "id": fields[b"id"],
                 "tenant_id": fields[b"tenant_id"],
                 "source": fields[b"source"],
@@ -78,3 +83,11 @@ def decode(fields: Fields) -> StreamEvent:
     # The last two are raised for a timestamp that no calendar has.
     except (KeyError, ValueError, ValidationError, OverflowError, OSError) as error:
         raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error
+
+
+def _unreadable(fields: Fields) -> MalformedEntry:
+    """Whatever else an entry of another version holds: a number as its version, and whose it is."""
+    version, readable = fields[b"version"], ", ".join(map(str, sorted(READABLE_VERSIONS)))
+    said = f"the entry has version {version!r}, and this release reads {readable}"
+    is_event = version.isdigit() and version[:1] != b"0" and all(fields.get(name) for name in KEPT_FIELDS)
+    return UnknownVersion(said, fields=fields) if is_event else MalformedEntry(said, fields=fields)

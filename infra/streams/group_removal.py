@@ -31,6 +31,8 @@ class Standing:
     """None when the server cannot tell, which is not 0."""
     waiting: int
     """Retries that wait for their time."""
+    parked: int = 0
+    """Entries that wait for a worker which can read their version."""
 
 
 class GroupRemoval:
@@ -68,6 +70,7 @@ def removal_call(keys: Keys, *, shard: int, group: str, act: Act, least_idle_ms:
     """KEYS and ARGV of the script, for either client. Pure."""
     *events, retry = group_streams(keys, shard=shard, group=group)
     at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, *events]
+    at.append(keys.parked(shard, group))
     if shard == 0:
         at.append(keys.members(group))
     return at, [group, act, least_idle_ms]
@@ -84,6 +87,7 @@ def standing(replies: list[list[Any]]) -> Standing:
         pending=sum(reply[2] for reply in replies),
         undelivered=None if -1 in undelivered else sum(undelivered),
         waiting=sum(reply[4] for reply in replies),
+        parked=sum(reply[5] for reply in replies),
     )
 
 

@@ -4,6 +4,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
 
     {n}:events:<urgent|default|low|overflow>   stream  what was accepted; groups `archive` and one per deployment
     {n}:retry:<group>                          stream  entries that the group tries again; nobody else reads it
+    {n}:parked:<group>                         stream  entries of a version that the worker which had them could not read; the
+                                                       group's next worker that can takes them back, into the retry stream
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
@@ -72,6 +74,9 @@ class Keys:
 
     def retry(self, shard: int, group: str) -> str:
         return self._key(shard, f"retry:{group}")
+
+    def parked(self, shard: int, group: str) -> str:
+        return self._key(shard, f"parked:{group}")
 
     def delayed(self, shard: int) -> str:
         return self._key(shard, "delayed")

@@ -12,6 +12,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
 from infra.streams.ledger import Counts, add_shard, numbers_of
+from infra.streams.parked import count_parked
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import as_fields
 
@@ -31,6 +32,8 @@ class GroupState:
     dead_letters_ever: int = 0
     lost: int = 0
     """Deliveries whose entry was trimmed beneath the group."""
+    parked: int = 0
+    """Entries of a version that no worker which runs can read."""
     idle_ms: int | None = None
     """How long ago a worker of the group last said that it lives; None when none ever did."""
 
@@ -118,7 +121,9 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
         idle_ms = _ago(registry.get(f"alive:{group}".encode()), now_ms=now_ms)
         state = _group_state(group, kind=kind, lags=lags, ages=ages)
-        found.groups.append(replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost, idle_ms=idle_ms))
+        parked = await count_parked(pipeline, keys=keys, group=group)
+        state = replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost, parked=parked, idle_ms=idle_ms)
+        found.groups.append(state)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Owns the settling of deliveries on the log: ack, retry or dead letter, for many deliveries in one call per stream."""
+"""Owns the settling of deliveries on the log: ack, retry, park or dead letter, for many deliveries in one call per stream."""
 
 from __future__ import annotations
 
@@ -55,7 +55,14 @@ class HoldBack:
     delivery_count: int
 
 
-Settlement = Ack | RetryLater | HoldBack | GiveUp
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Put it aside, whole, for a worker that can read its version; `parked.py` takes it back."""
+
+    retry_count: int
+
+
+Settlement = Ack | RetryLater | HoldBack | GiveUp | Park
 
 FIRST_FIELDS = ("first_error", "first_traceback")
 """The fields in which the first failure travels with a retried entry, and stands in its dead letter."""
@@ -74,6 +81,7 @@ def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consu
     for stream, chosen in by_stream(decisions).items():
         shard = chosen[0][0].shard
         at = [stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard)]
+        at.append(keys.parked(shard, group))
         calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, _arguments(chosen, group=group, consumer=consumer)))
     return calls
 
@@ -103,6 +111,8 @@ def _action(settlement: Settlement, *, first: dict[str, str]) -> tuple[str, str 
             return "r", f"{delay_ms}:{retry_count}:".encode() + _packed(begins)
         case HoldBack(_, delivery_count):
             return "h", str(delivery_count)
+        case Park(retry_count):
+            return "p", str(retry_count)
         case GiveUp():
             return "d", _packed(
                 {

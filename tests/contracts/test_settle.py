@@ -15,14 +15,14 @@ from infra.streams.dead_letters import DeadLetters
 from infra.streams.entries import LOG_FIELDS, decode
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import Ack, HoldBack, RetryLater, Settlement
+from infra.streams.settle import Ack, HoldBack, Park, RetryLater, Settlement
 from infra.streams.stream import EventStream
 from schemas.errors import StreamUnavailable
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, TOO_MANY, add_foreign, pending, read_one, reader_of, settle_as
 from tests.infra.streams.raw import open_raw
 
-SETTLEMENTS: list[Settlement] = [Ack(), RetryLater(0, 1), RetryLater(1000, 1), GIVE_UP]
+SETTLEMENTS: list[Settlement] = [Ack(), RetryLater(0, 1), RetryLater(1000, 1), GIVE_UP, Park(0)]
 
 
 async def test_an_acked_delivery_is_no_longer_pending(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:
@@ -51,7 +51,7 @@ async def test_a_consumer_whose_delivery_was_taken_over_settles_nothing(
     assert taken is not None
     assert await pending(pipeline, lease) == 1
     assert client.exists(keys.dead(lease.shard), keys.delayed(lease.shard)) == 0
-    assert client.xlen(keys.retry(lease.shard, "g")) == 0
+    assert client.xlen(keys.retry(lease.shard, "g")) + client.xlen(keys.parked(lease.shard, "g")) == 0
 
 
 async def test_a_count_alone_fences_nobody_but_name_and_count_do(stream: EventStream, pipeline: Pipeline, keys: Keys) -> None:
@@ -88,6 +88,7 @@ async def test_a_delivery_that_is_settled_twice_in_one_call_is_settled_once(
 
     assert lost == [lease]
     kept = client.zcard(keys.delayed(lease.shard)) + client.xlen(keys.dead(lease.shard)) + client.xlen(keys.retry(lease.shard, "g"))
+    kept += client.xlen(keys.parked(lease.shard, "g"))
     assert kept == (0 if settlement == Ack() else 1)
 
 
@@ -163,8 +164,8 @@ async def test_a_retry_at_once_comes_back_to_its_own_group_only(stream: EventStr
     assert client.xlen(again.stream) == 0
 
 
-@pytest.mark.parametrize("settlement", [RetryLater(0, 1), RetryLater(1000, 1)])
-async def test_a_retry_of_an_entry_that_was_trimmed_is_counted_as_lost(
+@pytest.mark.parametrize("settlement", [RetryLater(0, 1), RetryLater(1000, 1), Park(0)])
+async def test_a_retry_or_parking_of_an_entry_that_was_trimmed_is_counted_as_lost(
     stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, settlement: Settlement
 ) -> None:
     reader = await reader_of(pipeline, keys)
@@ -211,6 +212,7 @@ async def test_an_entry_with_more_fields_than_lua_can_pass_on_is_kept(
     assert await settle_as(reader, pipeline, keys, (lease, settlement)) == []
 
     written = [client.xrange(keys.retry(0, "g")), client.xrange(keys.dead(0)), client.hvals(keys.delayed_bodies(0))]
+    written.append(client.xrange(keys.parked(0, "g")))
     stored = repr(written)
     assert all(f"value{n}'" in stored or f"value{n}\\x" in stored for n in range(TOO_MANY))
     assert await pending(pipeline, lease) == 0
@@ -249,7 +251,7 @@ async def test_settling_works_when_the_servers_memory_is_full(
 
     lost = await settle_as(reader, pipeline, keys, (lease, settlement))
 
-    written = (client.xlen(keys.retry(0, "g")), client.zcard(keys.delayed(0)), client.xlen(keys.dead(0)))
+    written = [client.xlen(key) for key in (keys.retry(0, "g"), keys.dead(0), keys.parked(0, "g"))] + [client.zcard(keys.delayed(0))]
     assert (lost, sum(written)) == ([], 0 if settlement == Ack() else 1)
     client.close()
     await stream.close()

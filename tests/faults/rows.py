@@ -35,6 +35,7 @@ ROWS = {
     "D11": "a key of the log is replaced by a string",
     "D12": "a stream is trimmed beneath a group",
     "D13": "a dead letter is requeued twice",
+    "D15": "workers of two releases run together, and a step back",
     "E1": "kill -9 of the archive, between its steps and under load",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }

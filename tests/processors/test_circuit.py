@@ -64,6 +64,16 @@ def test_each_failed_probe_keeps_it_open_twice_as_long_up_to_a_bound() -> None:
     assert waits == [20, 40, 80, 160, 160, 160]
 
 
+def test_a_probe_that_never_ran_leaves_its_place_to_the_next() -> None:
+    circuit = opened()
+    assert circuit.wait_s(now=10) == 0
+
+    circuit.pass_by()
+
+    assert circuit.wait_s(now=10) == 0
+    assert circuit.wait_s(now=10) > 0
+
+
 def test_it_can_be_switched_off() -> None:
     circuit = Circuit(failures_to_open=0, open_s=10)
     for _ in range(100):
@@ -114,6 +124,27 @@ async def test_without_a_circuit_an_outage_fills_the_dead_letters(
         await stream.append(an_event())
     async with working(call_downstream, circuit_failures=0, concurrency=4, retry_delays_ms=(0, 0, 0)):
         await until(lambda: len(letters(log, home)) == 30)
+
+
+async def test_an_entry_that_cannot_run_does_not_keep_a_circuit_open(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    done, is_down = set(), True
+
+    @processor("*")
+    async def call_downstream(event: StreamEvent, delivery: Delivery) -> None:
+        if is_down:
+            raise ConnectionError("downstream is away")
+        done.add(event.id)
+
+    options = {"circuit_failures": 1, "circuit_open_ms": 300, "concurrency": 1, "retry_delays_ms": (0,), "max_attempts": 100}
+    async with working(call_downstream, **options):
+        await stream.append(an_event(key="one shard"))
+        await until(lambda: unsettled(log, home) == 1)
+        # Urgent, so that it is the next one to be let through, and of a version that nobody can read.
+        await stream.append(an_event(version=2, priority="urgent", key="one shard"))
+        is_down = False
+        await until(lambda: len(done) == 1)
 
 
 async def test_another_processor_of_the_group_goes_on(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:

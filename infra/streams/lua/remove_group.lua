@@ -2,10 +2,11 @@
 -- worker said so, or a consumer did anything, within the least idle time.
 --
 -- KEYS  1 registry  2 delayed  3 delayed bodies  4 lease of the group  5 its retry stream  6-9 event streams
---       10 its members (shard 0 only)
+--       10 its parked stream  11 its members (shard 0 only)
 -- ARGV  1 group  2 count | remove | reap (only an ephemeral group, idle for its own time to live)  3 least idle ms
 -- returns {'counted' | 'removed' | 'alive' | 'durable' (not reaped) | 'unknown' (there is no such group),
---          idle ms or -1, pending, not yet delivered or -1 when the server cannot tell, retries that wait}
+--          idle ms or -1, pending, not yet delivered or -1 when the server cannot tell, retries that wait,
+--          parked entries}
 -- include id_above
 
 local group, act, least_idle_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -22,7 +23,7 @@ local kind = redis.call('HGET', KEYS[1], 'group:' .. group)
 if act == 'reap' then
     least_idle_ms = tonumber(string.match(kind or '', '^ephemeral:(%d+)$'))
     if not least_idle_ms then
-        return {'durable', -1, 0, 0, 0}
+        return {'durable', -1, 0, 0, 0, 0}
     end
 end
 
@@ -55,11 +56,12 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
     end
 end
 
+local parked = redis.call('XLEN', KEYS[10])
 local function answer(status)
-    return {status, idle_ms, pending, undelivered, #waiting}
+    return {status, idle_ms, pending, undelivered, #waiting, parked}
 end
 
-if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5]) == 0 then
+if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5], KEYS[10]) == 0 then
     return answer('unknown')
 elseif idle_ms >= 0 and idle_ms < least_idle_ms then
     return answer('alive')
@@ -73,9 +75,9 @@ for _, member in ipairs(waiting) do
     redis.call('ZREM', KEYS[2], member)
     redis.call('HDEL', KEYS[3], member)
 end
-redis.call('DEL', KEYS[4], KEYS[5])
-if KEYS[10] then
-    redis.call('DEL', KEYS[10])
+redis.call('DEL', KEYS[4], KEYS[5], KEYS[10])
+if KEYS[11] then
+    redis.call('DEL', KEYS[11])
 end
 redis.call('HDEL', KEYS[1], 'group:' .. group, 'alive:' .. group)
 return answer('removed')

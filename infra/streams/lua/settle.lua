@@ -1,13 +1,15 @@
--- Settles deliveries of one stream: each is acked, retried or made a dead letter, if its consumer still owns it.
+-- Settles deliveries of one stream: each is acked, retried, parked or made a dead letter, if its consumer still owns it.
 -- XACK knows no owner, so the pending list is asked for consumer and delivery count first: after a restart under the
 -- same name, the name alone would fence nobody. Removes before it adds, so that it works when memory is full; whatever
 -- could fail is therefore read and parsed before the first removal.
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
+--       7 parked stream of the group
 -- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
 --       action a: nothing more; r: detail = '<delay ms>:<retry_count>:<JSON list of fields and values to add>';
---       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values
--- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry)
+--       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values;
+--       p: put aside whole, detail = its retry_count
+-- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry or park)
 --         an error, with nothing done, when a detail cannot be parsed
 -- include id_above
 
@@ -37,6 +39,8 @@ local function parsed(action, detail)
         return parts and {delay_ms = delay_ms, retry_count = retry_count, parts = parts}
     elseif action == 'h' then
         return string.match(detail, '^%d+$') and {delivery_count = detail}
+    elseif action == 'p' then
+        return string.match(detail, '^%d+$') and {retry_count = detail}
     elseif action == 'd' then
         return texts(detail)
     end
@@ -104,18 +108,35 @@ local function count_lost()
     redis.call('HINCRBY', KEYS[6], 'lost:' .. group, 1)
 end
 
-local function retry(id, decided)
+-- Takes the entry away from where it was; its fields go elsewhere. None when it was trimmed beneath us.
+local function taken(id, decided)
     local fields = event_fields(id)
     remove(id)
     if not fields then
         count_lost()
-        return 0
+        return nil
     end
-    for _, part in ipairs(decided.parts) do
+    for _, part in ipairs(decided.parts or {}) do
         fields[#fields + 1] = part
     end
     fields[#fields + 1] = 'retry_count'
     fields[#fields + 1] = decided.retry_count
+    return fields
+end
+
+local function park(id, decided)
+    local fields = taken(id, decided)
+    if fields then
+        redis.call('XADD', KEYS[7], id_above(KEYS[7], id, server_ms()), unpack(fields))
+    end
+    return fields and 1 or 0
+end
+
+local function retry(id, decided)
+    local fields = taken(id, decided)
+    if not fields then
+        return 0
+    end
     if decided.delay_ms == '0' then
         redis.call('XADD', KEYS[2], id_above(KEYS[2], id, server_ms()), unpack(fields))
         return 1
@@ -223,6 +244,8 @@ for number, decided in ipairs(decisions) do
         results[number] = 1
     elseif action == 'r' then
         results[number] = retry(id, decided)
+    elseif action == 'p' then
+        results[number] = park(id, decided)
     else
         results[number] = give_up(id, decided)
     end

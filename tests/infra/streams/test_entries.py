@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.streams.entries import decode, encode
-from schemas.errors import MalformedEntry
+from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import Priority, from_epoch_ms
 from tests.events import an_event
 
@@ -39,8 +39,16 @@ def test_an_event_survives_the_wire(payload: bytes, texts: list[str], headers: d
 def test_a_later_version_is_named() -> None:
     fields = as_stored(encode(an_event())) | {b"version": b"2"}
 
-    with pytest.raises(MalformedEntry, match="version b'2'"):
+    with pytest.raises(UnknownVersion, match="version b'2'"):
         decode(fields)
+
+
+@pytest.mark.parametrize("fault", [{b"version": b"-2"}, {b"version": b"0"}, {b"version": b"2_0"}, {b"version": b"2", b"source": b""}])
+def test_what_no_version_would_write_is_no_event_of_another_version(fault: dict[bytes, bytes]) -> None:
+    with pytest.raises(MalformedEntry) as caught:
+        decode(as_stored(encode(an_event())) | fault)
+
+    assert not isinstance(caught.value, UnknownVersion)
 
 
 @pytest.mark.parametrize(

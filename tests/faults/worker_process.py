@@ -1,0 +1,96 @@
+"""Owns running workers, real or broken, as processes over a log, and looking at what their processors did."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infra.running.embedded import free_port
+from infra.running.initialise import initialise
+from infra.settings import LogSettings
+from infra.streams.stream import EventStream
+from schemas.event import StreamEvent
+from tests.infra.running.processes import command_environment
+from tests.processors.waiting import letters, unsettled
+
+REAL = "processors"
+# Notes each run, as one write that a kill cannot tear.
+NOTING = """
+import os
+from processors import processor
+
+HERE = os.path.dirname(__file__)
+
+def note(event, delivery):
+    with open(os.path.join(HERE, "runs"), "a") as runs:
+        runs.write(f"{event.id} {delivery.attempt}\\n")
+
+@processor("*")
+async def act(event, delivery):
+    note(event, delivery)
+"""
+
+
+class WorkerProcesses:
+    """One home, one module of processors, and the workers of group `g` that run it."""
+
+    def __init__(self, log: LogSettings, tmp_path: Path, *, code: str = NOTING) -> None:
+        self.log, self.home, self.code = log, tmp_path / "home", tmp_path / "code"
+        initialise(self.home)
+        self.code.mkdir()
+        (self.code / "fault_module.py").write_text(code)
+
+    def append(self, events: Sequence[StreamEvent]) -> list[str]:
+        """Returns their ids."""
+
+        async def append() -> None:
+            stream = EventStream.open(self.log, home=self.home)
+            for event in events:
+                await stream.append(event)
+            await stream.close()
+
+        asyncio.run(append())
+        return [event.id for event in events]
+
+    @contextmanager
+    def worker(self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", **group: object) -> Iterator[subprocess.Popen[bytes]]:
+        """Killed at the end of the block, unless it has ended by then; `group` are settings of the group."""
+        of_log = {"LOG__URL": self.log.url, "LOG__PREFIX": self.log.prefix, "LOG__SHARDS": str(self.log.shards)}
+        of_group = {f"GROUPS__G__{name.upper()}": str(value) for name, value in {"ops_port": free_port(), **group}.items()}
+        environment = command_environment(self.home, **of_log, **of_group)
+        if failpoint:
+            environment["HOOKLAKE_FAILPOINT"] = failpoint
+        command = [sys.executable, "-m", module, "--group", "g", "fault_module", "--consumer", consumer]
+        with self._output(consumer).open("ab") as output:
+            process = subprocess.Popen(command, env=environment, cwd=self.code, stdout=output, stderr=output)
+        try:
+            yield process
+        finally:
+            process.kill()  # and the kernel kills its children
+            process.wait()
+
+    def _output(self, consumer: str) -> Path:
+        return self.code / f"{consumer}.log"
+
+    def said(self, consumer: str = "w") -> str:
+        return self._output(consumer).read_text(errors="replace")
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        """Event ids and attempts, in the order of their ends."""
+        path = self.code / "runs"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(event_id, int(attempt)) for event_id, attempt in (line.split() for line in lines)]
+
+    @property
+    def unsettled(self) -> int:
+        return unsettled(self.log, self.home)
+
+    @property
+    def dead(self) -> list[str]:
+        """Ids of events that became dead letters."""
+        return [letter.event_id for letter in letters(self.log, self.home)]
