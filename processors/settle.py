@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+from infra.streams.reading import Lease
 from infra.streams.settle import Ack, GiveUp, HoldBack, Park, RetryLater, Settlement
-from infra.streams.stream import Lease
 from processors.retry import RetryIn, RetryPolicy, attempt_number, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 from infra.running.cli import run
+from infra.streams.reading import Lease
 from infra.streams.settle import Ack
-from infra.streams.stream import Lease
 from processors import __main__ as parent
 from processors import attempts, child
 
