@@ -90,7 +90,7 @@ class Intake:
             created = await groups.declare(self._acts, keys=self._keys, group=self._reader.group, kind=kind, ttl_ms=ttl_ms)
             self._is_declared = True
             if created:
-                self._telemetry.log.info("group created at the start of its streams", group=self._reader.group, streams=created)
+                self._telemetry.log.info("group created on streams that lacked it", group=self._reader.group, streams=created)
         if self._leftovers is None:
             # Noted before the first read: from then on this name also holds what this life takes.
             self._leftovers = deque(await leases.held_places(self._acts, reader=self._reader))

@@ -18,16 +18,16 @@ Kind = Literal["durable", "ephemeral"]
 async def declare(pipeline: Pipeline, *, keys: Keys, group: str, kind: Kind = "durable", ttl_ms: int = 0) -> int:
     """Makes sure that the group exists on every stream it reads; returns on how many it had to be created.
 
+    One that vanished comes back where the registry says it had settled everything, else at the start of what there is.
+
     An ephemeral group is removed when nobody has read it for `ttl_ms`.
     """
     # First of all, whether the log has these shards: groups on shards that it lacks would only confuse. Raises ConfigError.
     await Incarnations(pipeline, keys=keys).of(0)
-    created = 0
+    created, of_kind = 0, f"ephemeral:{ttl_ms}" if kind == "ephemeral" else kind
     for shard in keys.all_shards():
-        streams = group_streams(keys, shard=shard, group=group)
-        created += await pipeline.run(
-            "declare", keys=[keys.registry(shard), *streams], args=[group, f"ephemeral:{ttl_ms}" if kind == "ephemeral" else kind]
-        )
+        at = [keys.registry(shard), keys.ledger(shard), *group_streams(keys, shard=shard, group=group)]
+        created += await pipeline.run("declare", keys=at, args=[group, of_kind])
     return created
 
 
@@ -41,6 +41,6 @@ def declare_archive(client: redis.Redis, *, keys: Keys) -> int:
     """The same for `archive`, which reads the event streams only."""
     created = 0
     for shard in keys.all_shards():
-        at = [keys.registry(shard), *keys.event_streams(shard)]
+        at = [keys.registry(shard), keys.ledger(shard), *keys.event_streams(shard)]
         created += run_blocking(client, "declare", keys=at, args=[ARCHIVE_GROUP, "durable"])
     return created

@@ -18,11 +18,11 @@ ROUNDS = 20
 
 
 async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
-    """Removes what every group, `archive` above all, is done with; returns how many entries went."""
+    """Notes how far each group has settled, and removes what all, `archive` above all, are done with; returns how many entries went."""
     removed = 0
     for shard in keys.all_shards():
         for stream in keys.event_streams(shard):
-            removed += await pipeline.run("trim", keys=[stream, keys.registry(shard)], args=[])
+            removed += await pipeline.run("trim", keys=[stream, keys.registry(shard), keys.ledger(shard)], args=[])
     return removed
 
 

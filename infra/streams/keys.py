@@ -10,7 +10,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
-    {n}:registry                               hash    number of shards, declared groups, when a worker of each last said it lives
+    {n}:registry                               hash    number of shards, declared groups, their positions and signs of life
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
@@ -34,6 +34,8 @@ Fields of the registry:
 
     shards                                     how many there are, fixed at first start
     group:<group>                              `durable`, or `ephemeral:<time to live, ms>`
+    at:<group>:<stream>                        how far the group has settled, `incarnation|entry id`; `incarnation|(entry id` when it is
+                                               everything before the first entry that is in work
     alive:<group>                              server time in ms when a worker of the group last said that it lives
 """
 

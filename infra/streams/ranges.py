@@ -218,7 +218,7 @@ class ArchiveLog:
         """Removes what every group, this one included, is done with; returns how many entries went."""
         with translated():
             return sum(
-                run_blocking(self._client, "trim", keys=[stream, self._keys.registry(shard)], args=[])
+                run_blocking(self._client, "trim", keys=[stream, self._keys.registry(shard), self._keys.ledger(shard)], args=[])
                 for shard in self._keys.all_shards()
                 for stream in self._keys.event_streams(shard)
             )

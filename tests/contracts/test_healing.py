@@ -163,8 +163,8 @@ WRONG_TYPE = {
     "events:default": {"append", "read", "claim", "declare", "lag", "overview", "trim", "archive ends", "archive trim"},
     "retry:g": {"read", "claim", "declare", "lag", "overview"},
     "delayed": {"promote", "overview"},
-    "ledger": {"append", "declare", "overview", "archive ends"},
-    "registry": {"declare", "overview", "archive ends"},
+    "ledger": {"append", "declare", "overview", "trim", "archive ends", "archive trim"},
+    "registry": {"declare", "overview", "trim", "archive ends", "archive trim"},
 }
 """Which acts cannot be done while a key is a string that nobody of us wrote."""
 

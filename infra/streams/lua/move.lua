@@ -6,6 +6,8 @@
 -- KEYS  1 ledger  2 stream
 -- ARGV  1 group  2 stream name  3 incarnation  4 entry id  5 number
 -- returns 1 when the group stands at or beyond the position, 0 when the position is of a past incarnation
+-- include entries_read
+
 local function above(a, b)
     local a_ms, a_n = string.match(a, '(%d+)-(%d+)')
     local b_ms, b_n = string.match(b, '(%d+)-(%d+)')
@@ -46,14 +48,10 @@ if stands_at and not above(ARGV[4], stands_at) and not above(stands_at, newest) 
     return 1
 end
 local command = {'XGROUP', stands_at and 'SETID' or 'CREATE', KEYS[2], ARGV[1], ARGV[4]}
--- Without ENTRIESREAD the server no longer knows the group's lag. While entries of a past incarnation follow the position,
--- numbers cannot tell how many there are: an unknown lag is better than a wrong one.
-local following = redis.call('XRANGE', KEYS[2], '(' .. ARGV[4], '+', 'COUNT', 1)[1]
-if not following or value(following[2], 'incarnation') == ARGV[3] then
-    local newest_number = tonumber(redis.call('HGET', KEYS[1], 'sequence:' .. ARGV[2] .. ':' .. ARGV[3]) or '0')
-    local entries_read = math.max(0, value(info, 'entries-added') - (newest_number - tonumber(ARGV[5])))
+local read = entries_read(KEYS[2], ARGV[4], KEYS[1])
+if read then
     command[#command + 1] = 'ENTRIESREAD'
-    command[#command + 1] = string.format('%.0f', entries_read)
+    command[#command + 1] = read
 end
 redis.call(unpack(command))
 return 1

@@ -79,5 +79,10 @@ redis.call('DEL', KEYS[4], KEYS[5], KEYS[10])
 if KEYS[11] then
     redis.call('DEL', KEYS[11])
 end
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' then
+        redis.call('HDEL', KEYS[1], field)
+    end
+end
 redis.call('HDEL', KEYS[1], 'group:' .. group, 'alive:' .. group)
 return answer('removed')

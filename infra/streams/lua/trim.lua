@@ -1,54 +1,45 @@
 -- Trims a stream below the lowest mark of all its groups: nothing that a group has not settled, and nothing that the
 -- archive has not committed, is ever removed. While a declared group is missing, nothing is trimmed at all.
+-- On the way it writes down how far each declared group has settled: should it vanish, `declare` puts it back there.
 --
--- KEYS  1 stream  2 registry
+-- KEYS  1 stream  2 registry  3 ledger
 -- returns how many entries were removed
-local function value(list, name)
-    for j = 1, #list, 2 do
-        if list[j] == name then
-            return list[j + 1]
-        end
-    end
-end
-
-local function order(id)
-    local ms, n = string.match(id, '(%d+)-(%d+)')
-    return ms, tonumber(n)
-end
-
--- Milliseconds stay text: somebody may have chosen an entry id that no Lua number can hold.
-local function below(ms, n, other_ms, other_n)
-    if #ms ~= #other_ms then
-        return #ms < #other_ms
-    end
-    return ms < other_ms or (ms == other_ms and n < other_n)
-end
+-- include standing
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
 end
-local present, least_ms, least_n = {}, nil, nil
-for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-    local name = value(group, 'name')
-    present[name] = true
-    local ms, n
-    if value(group, 'pending') > 0 then
-        ms, n = order(redis.call('XPENDING', KEYS[1], name)[2])
-    else
-        ms, n = order(value(group, 'last-delivered-id'))
-        n = n + 1
+local declared = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
+    declared[string.match(field, '^group:(.+)$') or ''] = true
+end
+declared[''] = nil
+
+local incarnation = redis.call('HGET', KEYS[3], 'incarnation') or ''
+
+-- The archive has its own mark, in the ledger. Removes before it adds, for a log whose memory is full.
+local function note(group)
+    local field, position = 'at:' .. group.name .. ':' .. string.match(KEYS[1], '%a+$'), incarnation .. '|' .. group.settled
+    if group.name ~= 'archive' and declared[group.name] and redis.call('HGET', KEYS[2], field) ~= position then
+        redis.call('HDEL', KEYS[2], field)
+        redis.call('HSET', KEYS[2], field, position)
     end
-    if not least_ms or below(ms, n, least_ms, least_n) then
-        least_ms, least_n = ms, n
+end
+
+local present, least = {}, nil
+for _, group in ipairs(groups_on(KEYS[1])) do
+    note(group)
+    present[group.name] = true
+    if not least or below(group.first_kept, least) then
+        least = group.first_kept
     end
 end
 if not present['archive'] then
     return 0
 end
-for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
-    local declared = string.match(field, '^group:(.+)$')
-    if declared and not present[declared] then
+for group in pairs(declared) do
+    if not present[group] then
         return 0
     end
 end
-return redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%s-%.0f', least_ms, least_n))
+return redis.call('XTRIM', KEYS[1], 'MINID', '=', string.format('%s-%.0f', least.ms, least.n))

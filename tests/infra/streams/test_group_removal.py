@@ -11,7 +11,7 @@ import pytest
 
 from infra.clock import Clock
 from infra.settings import LogSettings
-from infra.streams import groups
+from infra.streams import groups, janitor
 from infra.streams.group_removal import GroupRemoval, reap_groups
 from infra.streams.keys import Keys
 from infra.streams.overview import overview
@@ -75,11 +75,13 @@ async def test_a_removed_group_leaves_nothing_but_its_dead_letters(
     await fill(stream, pipeline, keys, group="g2")
     await stream.append(an_event(), deliver_at=Clock().now() + timedelta(hours=1))
     client.set(keys.lease(1, "g"), "c1")
+    await janitor.trim(pipeline, keys=keys)  # writes their positions down
     client.zadd(keys.members("g"), {"c1": 1})
 
     removed = removal.remove("g", least_idle_ms=0)
 
     assert removed.status == "removed"
+    assert {field.split(b":")[1] for field in client.hkeys(keys.registry(0)) if field != b"shards"} == {b"g2"}
     assert keys_of(client, keys, group="g") == []
     assert sorted(keys_of(client, keys, group="g2")) == sorted(keys.retry(shard, "g2") for shard in keys.all_shards())
     found = await overview(pipeline, keys=keys)
