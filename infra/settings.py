@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from infra.log_address import why_no_address
+from infra.log_address import EMBEDDED, why_no_address
 from infra.wrong_settings import did_you_mean, explain, one_line
 from schemas.errors import ConfigError
 from schemas.event import NAME_PATTERN, is_name
@@ -51,9 +51,12 @@ class LogSettings(Strict):
         "`redis+cluster://host:7000,host:7001/0` for a cluster.",
     )
     shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")
-    durability: Literal["fsync", "relaxed"] = Field(
-        "fsync", description="`fsync` demands `appendfsync always`; `relaxed` accepts a server that may lose the last second."
+    durability: Literal["fsync", "replicated", "relaxed"] = Field(
+        "fsync",
+        description="`fsync` demands `appendfsync always`; `replicated` also waits until replicas have an event before it is accepted; "
+        "`relaxed` accepts a server that may lose the last second.",
     )
+    replicas: int = Field(1, ge=1, le=16, description="How many of them, where the log is `replicated`.")
     prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")
     timeout_ms: int = Field(5000, ge=100, description="How long a call may take before the log counts as unavailable.")
     window: str = Field("80h", pattern=r"^[1-9][0-9]*h$", description="How long a delivery id is remembered as seen.")
@@ -64,6 +67,14 @@ class LogSettings(Strict):
         if reason := why_no_address(url):
             raise ValueError(reason)
         return url
+
+    @model_validator(mode="after")
+    def _has_replicas_if_it_waits_for_them(self) -> LogSettings:
+        if self.durability == "replicated" and self.url == EMBEDDED:
+            raise ValueError(
+                "durability is replicated, and the embedded server has no replicas: set url to a server that has, or durability to fsync"
+            )
+        return self
 
 
 class TelemetrySettings(Strict):

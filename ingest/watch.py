@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from infra.log_address import is_cluster
 from infra.running.loops import BackOff, keep_running
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
-from infra.streams.probe import refuse_unfit, why_outdated
+from infra.streams.probe import refuse_unfit, why_alone, why_outdated
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from schemas.errors import ConfigError, StreamUnavailable
@@ -37,12 +38,14 @@ class LogWatch:
         """The connection on which that was found."""
         self._proving = asyncio.Lock()
         self._answers = False
+        self._is_alone = False
         self.verdict: ConfigError | None = None
         """Why the receiver stopped itself, if it did."""
 
     @property
     def is_ready(self) -> bool:
-        return self._is_fit and self._answers
+        # Other nodes of a cluster may have their replicas, and do their share.
+        return self._is_fit and self._answers and (not self._is_alone or is_cluster(self._log.url))
 
     def refuse_unproven(self) -> None:
         """Raises StreamUnavailable while it is not known whether the log keeps what it is given."""
@@ -62,7 +65,7 @@ class LogWatch:
     async def _look_again(self) -> None:
         async with self._proving:
             generation = self._stream.generation
-            if generation != self._proven or not self._is_fit:
+            if generation != self._proven or not self._is_fit or self._is_alone:
                 await asyncio.to_thread(self.look)
                 self._proven = generation
 
@@ -74,6 +77,9 @@ class LogWatch:
         finally:
             client.close()
         self._is_fit = True
+        was_alone, self._is_alone = self._is_alone, bool(reason := why_alone(facts, log=self._log))
+        if self._is_alone and not was_alone:
+            self._telemetry.log.warning("log has too few replicas", reason=reason)
         if reason := why_outdated(facts):
             self._telemetry.log.warning("log server outdated", reason=reason)
 

@@ -24,7 +24,7 @@ from infra.running.healthcheck import is_fine
 from infra.running.services import Service, refuse_shared_ports, services_of
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
 from infra.streams.connection import open_blocking, translated
-from infra.streams.probe import look, why_outdated, why_unfit
+from infra.streams.probe import look, why_alone, why_outdated, why_unfit
 from schemas.errors import ConfigError, StreamUnavailable
 
 GIB = 1024**3
@@ -115,6 +115,8 @@ def examine_log(settings: Settings) -> Iterator[Finding]:
         yield Finding("log", "warn", f"{facts.name} {facts.version} does not tell its appendfsync", "make sure that it is `always`")
     else:
         yield Finding("log", "ok", f"{facts.name} {facts.version}, appendfsync {facts.append_fsync}, {facts.eviction}")
+    if reason := why_alone(facts, log=settings.log):
+        yield Finding("replicas", "fail", reason, "senders get 503 until then")
     if reason := why_outdated(facts):
         yield Finding("log version", "warn", reason, "let nobody but hooklake reach the server until then")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 import typer
@@ -43,6 +43,7 @@ class Status:
     processes: dict[str, bool | None]
     """Whether each is ready; None when its ops port is a free one, so that it cannot be asked."""
     needs: list[str] = field(default_factory=list)
+    durability: str = "fsync"
 
 
 @app.command()
@@ -60,7 +61,7 @@ def look(settings: Settings) -> Status:
     """Raises StreamUnavailable when the log does not answer."""
     overview = read_overview(settings.log, home=settings.home)
     processes = {service.name: is_fine(service) for service in services_of(settings)}
-    return summarise(overview, processes=processes)
+    return replace(summarise(overview, processes=processes), durability=settings.log.durability)
 
 
 def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Status:
@@ -118,6 +119,8 @@ def _not_read(state: GroupState) -> str:
 
 def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
+    if found.durability == "relaxed":
+        console.print("[red]log.durability is relaxed: a power cut may lose the last second of what was accepted[/]")
     console.print(
         f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {found.in_log}{_rest(found)}: "
         f"{_balance(found)}; "

@@ -20,6 +20,7 @@ from infra.log_address import node_address, seed_nodes
 from infra.streams.pipelining import Pipeline, ServerPipeline
 from infra.streams.scripts import Argument
 from infra.streams.slots import Redirection, SlotRange, read_ranges, read_redirection, slot_of, slot_of_key
+from infra.streams.wire import Confirmation
 from schemas.errors import StreamUnavailable
 
 # Two nodes may send us to each other while a slot moves between them, until both know who has it.
@@ -40,9 +41,10 @@ class ClusterPipeline(Pipeline):
 
     one_keyspace = False
 
-    def __init__(self, url: str, *, timeout_ms: int) -> None:
+    def __init__(self, url: str, *, timeout_ms: int, confirmation: Confirmation | None = None) -> None:
         self._url = url
         self._timeout_ms = timeout_ms
+        self._confirmation = confirmation
         self._generations = itertools.count(1)
         self._nodes: dict[str, ServerPipeline] = {}
         self._ranges: list[SlotRange] = []
@@ -63,7 +65,7 @@ class ClusterPipeline(Pipeline):
             self._is_stale = True
             raise
 
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
+    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
         slot = slot_of(command)
         redirection: Redirection | None = None
         for _ in range(MOST_REDIRECTIONS):
@@ -72,7 +74,7 @@ class ClusterPipeline(Pipeline):
                 reply = await self._pipeline_to(node).send_asking(command)
             else:
                 node = await self._node_of(slot)
-                reply = await self._send_to(node, command, generation=generation)
+                reply = await self._send_to(node, command, generation=generation, is_confirmed=is_confirmed)
             if not isinstance(reply, hiredis.ReplyError):
                 return reply
             redirection = self._heed(str(reply), slot=slot, asked=node)
@@ -82,9 +84,9 @@ class ClusterPipeline(Pipeline):
                 raise StreamUnavailable(f"slot {slot} of the log is moving to {redirection.node}")
         raise StreamUnavailable(f"the nodes of the log send slot {slot} to each other")
 
-    async def _send_to(self, node: str, command: Sequence[Argument], *, generation: int | None) -> Any:
+    async def _send_to(self, node: str, command: Sequence[Argument], *, generation: int | None, is_confirmed: bool) -> Any:
         try:
-            return await self._pipeline_to(node).send(command, generation=generation)
+            return await self._pipeline_to(node).send(command, generation=generation, is_confirmed=is_confirmed)
         except StreamUnavailable:
             self._is_stale = True
             raise
@@ -117,7 +119,9 @@ class ClusterPipeline(Pipeline):
     def _pipeline_to(self, node: str) -> ServerPipeline:
         if node not in self._nodes:
             address = node_address(self._url, node=node)
-            self._nodes[node] = ServerPipeline(lambda: address, timeout_ms=self._timeout_ms, generations=self._generations)
+            self._nodes[node] = ServerPipeline(
+                lambda: address, timeout_ms=self._timeout_ms, generations=self._generations, confirmation=self._confirmation
+            )
         return self._nodes[node]
 
     async def _ask_for_slots(self) -> None:

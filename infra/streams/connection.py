@@ -17,6 +17,7 @@ from infra.log_address import EMBEDDED, is_cluster, node_address, seed_nodes
 from infra.settings import LogSettings
 from infra.streams.cluster import ClusterPipeline
 from infra.streams.pipelining import Pipeline, ServerPipeline
+from infra.streams.wire import Confirmation
 from schemas.errors import StreamUnavailable
 
 ADDRESS_FILE = "run/log.url"
@@ -34,10 +35,15 @@ def log_url(log: LogSettings, *, home: Path) -> str:
 
 def open_pipeline(log: LogSettings, *, home: Path, wait_ms: int = 0) -> Pipeline:
     """An asyncio connection that is made when it is first used; `wait_ms` is how long its commands may block."""
-    timeout_ms = log.timeout_ms + wait_ms
+    timeout_ms, confirmation = log.timeout_ms + wait_ms, confirmation_of(log)
     if is_cluster(log.url):
-        return ClusterPipeline(log.url, timeout_ms=timeout_ms)
-    return ServerPipeline(lambda: log_url(log, home=home), timeout_ms=timeout_ms)
+        return ClusterPipeline(log.url, timeout_ms=timeout_ms, confirmation=confirmation)
+    return ServerPipeline(lambda: log_url(log, home=home), timeout_ms=timeout_ms, confirmation=confirmation)
+
+
+def confirmation_of(log: LogSettings) -> Confirmation | None:
+    """What the settings demand of replicas. An append may have to wait for the word on the write before its own, and both fit."""
+    return Confirmation(log.replicas, log.timeout_ms // 3) if log.durability == "replicated" else None
 
 
 def open_blocking(log: LogSettings, *, home: Path) -> redis.Redis:

@@ -1,8 +1,6 @@
-"""Owns the asyncio connection to a log server: concurrent calls share one write, one fsync and one read.
+"""Owns the asyncio way to a log server: one connection that all calls share, made when needed and made again when lost.
 
-Commands are packed by hiredis and written together once per turn of the event loop; replies come back in the order of
-the commands. A connection whose replies are late or cut is thrown away with all its unanswered calls: a reply must
-never be matched to another call. Whoever gets StreamUnavailable does not know whether the command was carried out.
+Concurrent calls share one write, one fsync, one WAIT for replicas and one read; how, is in `wire.py`.
 """
 
 from __future__ import annotations
@@ -12,91 +10,20 @@ import contextlib
 import itertools
 import ssl
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import hiredis
 from redis.asyncio import SSLConnection
 from redis.connection import parse_url
 
 from infra.streams.scripts import Argument, script
+from infra.streams.wire import Confirmation, Wire
 from schemas.errors import StreamUnavailable
 
 # A server that just refused us is not asked again at once: every waiting request would try for itself.
 REFUSED_FOR_S = 0.05
 REPLICA_SAYS = ("READONLY", "MASTERDOWN")
-
-
-class _Wire(asyncio.Protocol):
-    """One TCP connection: a FIFO of futures and whatever was not yet written or read."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._timeout_s = timeout_s
-        self._reader = hiredis.Reader()
-        self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
-        self._unwritten: list[bytes] = []
-        self._transport: asyncio.Transport | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        self.is_open = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's, only the same in all they do.
-        self._transport, self.is_open = cast(asyncio.Transport, transport), True
-
-    def send(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
-        """Queues a command; the future gets its reply, which may be a hiredis.ReplyError."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        if not self._unwritten:
-            self._loop.call_soon(self._write)
-        self._unwritten.append(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]  # its stub allows one argument only
-        self._waiting.append((future, self._loop.time() + self._timeout_s))
-        if self._watch is None:
-            self._watch = self._loop.call_later(self._timeout_s, self._check_head)
-        return future
-
-    def _write(self) -> None:
-        if self._transport is not None and self.is_open:
-            self._transport.write(b"".join(self._unwritten))
-        self._unwritten.clear()
-
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        try:
-            while (reply := self._reader.gets()) is not False:
-                future, _ = self._waiting.popleft()
-                # A caller that gave up has cancelled its future; its reply is still taken off the line.
-                if not future.done():
-                    future.set_result(reply)
-        except (hiredis.ProtocolError, IndexError) as error:
-            self.discard(f"its reply makes no sense: {error!r}")
-
-    def _check_head(self) -> None:
-        self._watch = None
-        if not self._waiting:
-            return
-        late_by = self._loop.time() - self._waiting[0][1]
-        if late_by >= 0:
-            self.discard(f"no reply within {self._timeout_s:g} s")
-        else:
-            self._watch = self._loop.call_later(-late_by, self._check_head)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.discard(f"the connection was lost: {exc or 'closed by the server'}")
-
-    def discard(self, why: str) -> None:
-        """Closes the connection at once; every unanswered call learns that its fate is unknown."""
-        self.is_open = False
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        if self._transport is not None:
-            self._transport.abort()
-        while self._waiting:
-            future, _ = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(StreamUnavailable(f"the log did not answer: {why}"))
 
 
 class Pipeline(ABC):
@@ -118,8 +45,11 @@ class Pipeline(ABC):
         """
 
     @abstractmethod
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
-        """The reply, which may be a hiredis.ReplyError; raises StreamUnavailable when there is none."""
+    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
+        """The reply, which may be a hiredis.ReplyError; raises StreamUnavailable when there is none.
+
+        With `is_confirmed` only after replicas have what it wrote, if that is what the log's durability means.
+        """
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -128,15 +58,17 @@ class Pipeline(ABC):
         """Sends one command and returns its reply; raises StreamUnavailable, also for an error reply."""
         return checked(await self.send(command))
 
-    async def run(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None) -> Any:
+    async def run(
+        self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None, is_confirmed: bool = False
+    ) -> Any:
         """Runs a Lua file by its digest, or by its text when the server has forgotten it.
 
         With `generation` only on that very connection: what was learnt on one must not be used on the next.
         """
         chosen = script(name)
-        reply = await self.send(("EVALSHA", chosen.sha, len(keys), *keys, *args), generation=generation)
+        reply = await self.send(("EVALSHA", chosen.sha, len(keys), *keys, *args), generation=generation, is_confirmed=is_confirmed)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
-            reply = await self.send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation)
+            reply = await self.send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation, is_confirmed=is_confirmed)
         return checked(reply)
 
 
@@ -145,10 +77,18 @@ class ServerPipeline(Pipeline):
 
     one_keyspace = True
 
-    def __init__(self, address: Callable[[], str], *, timeout_ms: int, generations: Iterator[int] | None = None) -> None:
+    def __init__(
+        self,
+        address: Callable[[], str],
+        *,
+        timeout_ms: int,
+        generations: Iterator[int] | None = None,
+        confirmation: Confirmation | None = None,
+    ) -> None:
         self._address = address
+        self._confirmation = confirmation
         self._timeout_s = timeout_ms / 1000
-        self._wire: _Wire | None = None
+        self._wire: Wire | None = None
         self._connecting = asyncio.Lock()
         self._refused_until = 0.0
         self._refusal = ""
@@ -180,26 +120,29 @@ class ServerPipeline(Pipeline):
             self._generation = next(self._generations)
             return self._generation
 
-    async def _dial(self) -> _Wire:
+    async def _dial(self) -> Wire:
         where: dict[str, Any] = parse_url(self._address())  # type: ignore[no-untyped-call]
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout_s):
                 if "path" in where:
-                    _, wire = await loop.create_unix_connection(lambda: _Wire(self._timeout_s), where["path"])
+                    _, wire = await loop.create_unix_connection(self._new_wire, where["path"])
                 else:
                     host, port = where.get("host", "127.0.0.1"), where.get("port", 6379)
-                    _, wire = await loop.create_connection(lambda: _Wire(self._timeout_s), host, port, ssl=_tls(where))
+                    _, wire = await loop.create_connection(self._new_wire, host, port, ssl=_tls(where))
                 await _introduce(wire, where=where)
         except (OSError, TimeoutError) as error:
             raise StreamUnavailable(f"the log cannot be reached: {str(error) or type(error).__name__}") from error
         return wire
 
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None) -> Any:
+    def _new_wire(self) -> Wire:
+        return Wire(self._timeout_s, confirmation=self._confirmation)
+
+    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
         if generation is None:
             await self.connect()
         wire = self._open_wire(generation)
-        reply = await wire.send(command)
+        reply = await wire.send(command, is_confirmed=is_confirmed)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(REPLICA_SAYS):
             # After a failover the address leads to another server, and this connection to one that will never write again. If
             # it does, it may lack entries that it had, so that its incarnation has to be asked anew.
@@ -214,7 +157,7 @@ class ServerPipeline(Pipeline):
         _, reply = await asyncio.gather(wire.send(["ASKING"]), wire.send(command))
         return reply
 
-    def _open_wire(self, generation: int | None) -> _Wire:
+    def _open_wire(self, generation: int | None) -> Wire:
         if self._wire is None or not self._wire.is_open or generation not in (None, self._generation):
             raise StreamUnavailable("the connection to the log was lost before the command was sent")
         return self._wire
@@ -231,7 +174,7 @@ def _tls(where: dict[str, Any]) -> ssl.SSLContext | None:
     return SSLConnection(**{name: value for name, value in where.items() if name.startswith("ssl_")}).ssl_context.get()
 
 
-async def _introduce(wire: _Wire, *, where: dict[str, Any]) -> None:
+async def _introduce(wire: Wire, *, where: dict[str, Any]) -> None:
     with contextlib.ExitStack() as on_failure:  # a caller that gives up meanwhile included
         on_failure.callback(wire.discard, "it did not let us in")
         if where.get("password"):

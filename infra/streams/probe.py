@@ -39,6 +39,8 @@ class ServerFacts:
     eviction: str
     role: str
     is_cluster_node: bool = False
+    replicas: int = 0
+    """How many are connected to it."""
     address: str = ""
     """Which node of a cluster it is, `host:port`; empty for a server that is alone."""
 
@@ -63,7 +65,11 @@ def look(client: redis.Redis, *, log: LogSettings) -> ServerFacts:
     if not isinstance(client, RedisCluster):
         return look_at(client)
     found = [look_at(client.get_redis_connection(node), address=node.name) for node in client.get_primaries()]
-    return max(found, key=lambda facts: (bool(why_unfit(facts, log=log)), not facts.append_fsync, bool(why_outdated(facts))))
+    return max(found, key=lambda facts: _badness(facts, log=log))
+
+
+def _badness(facts: ServerFacts, *, log: LogSettings) -> tuple[bool, ...]:
+    return bool(why_unfit(facts, log=log)), bool(why_alone(facts, log=log)), not facts.append_fsync, bool(why_outdated(facts))
 
 
 def look_at(client: redis.Redis, *, address: str = "") -> ServerFacts:
@@ -80,7 +86,21 @@ def look_at(client: redis.Redis, *, address: str = "") -> ServerFacts:
         eviction=str(info.get("maxmemory_policy", "")),
         role=str(info.get("role", "")),
         is_cluster_node=info.get("cluster_enabled") == 1,
+        replicas=int(info.get("connected_slaves", 0)),
         address=address,
+    )
+
+
+def why_alone(facts: ServerFacts, *, log: LogSettings) -> str:
+    """The reason why no event could be accepted just now for want of replicas, in one sentence, or an empty text. Pure.
+
+    No reason to refuse a start: replicas come and go, and each append asks for them itself.
+    """
+    if log.durability != "replicated" or facts.replicas >= log.replicas:
+        return ""
+    return (
+        f"log.durability is replicated, but {facts.called} has {facts.replicas} of {log.replicas} connected replicas, so that no event is "
+        "accepted; connect a replica, or set log.durability to fsync"
     )
 
 

@@ -51,7 +51,8 @@ class EventStream:
         call = self._append_call(event, shard=shard, deliver_at=deliver_at)
         for _ in range(3):
             incarnation, generation = await self._incarnations.of(shard)
-            reply = await self._pipeline.run("append", keys=call.keys, args=[incarnation, *call.args], generation=generation)
+            args = [incarnation, *call.args]
+            reply = await self._pipeline.run("append", keys=call.keys, args=args, generation=generation, is_confirmed=True)
             if reply[0] != b"incarnation":
                 return _receipt(reply)
             # Somebody saw the server restart before we did: begin again, with the same event id.

@@ -51,6 +51,12 @@ def test_a_variable_that_nothing_reads_is_refused_with_the_nearest_known(
     assert refusal(home) == f"{variable} is not a variable that anything reads; did you mean {meant}?; it would have no effect"
 
 
+def test_the_embedded_log_cannot_be_replicated(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOKLAKE_LOG__DURABILITY", "replicated")
+
+    assert refusal(home).startswith("log is wrong: durability is replicated, and the embedded server has no replicas")
+
+
 def test_a_variable_of_an_unknown_setting_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOKLAKE_LOG__URLL", "redis://log")
 

@@ -87,6 +87,17 @@ def test_a_fit_log_is_described(home: Path, log_server: EmbeddedServer) -> None:
     assert "appendfsync always, noeviction" in finding.detail
 
 
+def test_a_replicated_log_without_replicas_is_a_failure(home: Path, log_server: EmbeddedServer) -> None:
+    initialise(home)
+    change(home, "url: embedded ", f"url: {log_server.url} ")
+    change(home, "durability: fsync ", "durability: replicated ")
+
+    (finding,) = found(home, "replicas")
+
+    assert finding.state == "fail"
+    assert "has 0 of 1 connected replicas" in finding.detail
+
+
 def test_a_log_that_is_away_is_a_failure_unless_it_is_the_embedded_one(home: Path) -> None:
     initialise(home)
     assert [finding.state for finding in found(home, "log")] == ["warn"]

@@ -46,6 +46,12 @@ def test_scheduled_events_are_a_term_of_the_books(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.startswith("accepted 10 = archived 5 + in the log 2 + scheduled 3: the books balance")
 
 
+def test_a_log_that_may_lose_the_last_second_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(summarise(an_overview(accepted=1, archived=1, in_log=0), processes=READY), durability="relaxed"))
+
+    assert capsys.readouterr().out.startswith("log.durability is relaxed: a power cut may lose the last second")
+
+
 def test_scheduled_events_that_are_gone_ask_for_a_person() -> None:
     overview = an_overview(accepted=10, archived=5, in_log=2)
     overview.lost_scheduled = 3

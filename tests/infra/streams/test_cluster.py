@@ -28,11 +28,9 @@ from schemas.receipt import Receipt
 from tests.contracts.clusters import ClusterNode, EmbeddedCluster, SlotMove, wait_until
 from tests.events import an_event
 from tests.infra.streams.deliveries import make_due, read_one, reader_of, settle_as
+from tests.sending import until_appended
 
 PASSWORD = "a-test-password"
-DEADLINE_S = 30.0
-AGAIN_S = 0.02
-"""How soon something is asked again that a deadline waits for."""
 
 
 @pytest.fixture
@@ -65,16 +63,6 @@ def move(cluster: EmbeddedCluster, keys: Keys) -> SlotMove:
 
 def an_event_of(shard: int, *, keys: Keys) -> StreamEvent:
     return next(event for event in iter(an_event, None) if keys.shard_of(event) == shard)
-
-
-async def until_appended(stream: EventStream, event: StreamEvent) -> Receipt:
-    """Sends the event again and again, as a sender does, until it is accepted."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            try:
-                return await stream.append(event)
-            except StreamUnavailable:
-                await asyncio.sleep(AGAIN_S)
 
 
 def stored(client: Any, keys: Keys) -> list[dict[bytes, bytes]]:

@@ -9,7 +9,7 @@ import pytest
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
-from infra.streams.probe import ServerFacts, refuse_unfit, why_outdated, why_unfit
+from infra.streams.probe import ServerFacts, refuse_unfit, why_alone, why_outdated, why_unfit
 from infra.streams.stream import EventStream
 from schemas.errors import ConfigError
 from tests.events import an_event
@@ -78,6 +78,20 @@ def test_relaxed_durability_accepts_a_server_that_may_lose_a_second() -> None:
 
     assert why_unfit(replace(FIT, append_only=False, append_fsync="no"), log=relaxed) == ""
     assert why_unfit(replace(FIT, eviction="allkeys-lru"), log=relaxed) != ""
+
+
+@pytest.mark.parametrize(("replicas", "demanded", "is_alone"), [(0, 1, True), (1, 1, False), (1, 2, True), (3, 2, False)])
+def test_a_replicated_log_needs_as_many_replicas_as_are_demanded(replicas: int, demanded: int, is_alone: bool) -> None:
+    replicated = LOG.model_copy(update={"durability": "replicated", "replicas": demanded})
+
+    assert bool(why_alone(replace(FIT, replicas=replicas), log=replicated)) is is_alone
+    assert why_alone(replace(FIT, replicas=0), log=LOG) == ""
+
+
+def test_a_replicated_log_is_synced_too() -> None:
+    assert "appendfsync is everysec" in why_unfit(
+        replace(FIT, append_fsync="everysec"), log=LOG.model_copy(update={"durability": "replicated"})
+    )
 
 
 @pytest.fixture
