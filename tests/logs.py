@@ -58,3 +58,31 @@ def client(log: LogSettings, home: Path) -> Iterator[Any]:
 def own_log(own_server: EmbeddedServer) -> LogSettings:
     """The log of a server that the test may kill, stop or fill."""
     return LogSettings(url=own_server.url, timeout_ms=1000, shards=1)
+
+
+@pytest.fixture
+async def own_stream(own_log: LogSettings, home: Path) -> AsyncIterator[EventStream]:
+    opened = EventStream.open(own_log, home=home)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def own_pipeline(own_log: LogSettings, home: Path) -> AsyncIterator[Pipeline]:
+    opened = open_pipeline(own_log, home=home)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def own_archive_log(own_log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
+    opened = ArchiveLog.open(own_log, home=home)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def own_client(own_log: LogSettings, home: Path) -> Iterator[Any]:
+    opened = open_raw(own_log, home=home)
+    yield opened
+    opened.close()

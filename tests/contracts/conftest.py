@@ -12,7 +12,11 @@ from tests.contracts.servers import ServerKind, may_be_missing, server_kinds
 from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
+from tests.logs import own_archive_log as own_archive_log
+from tests.logs import own_client as own_client
 from tests.logs import own_log as own_log
+from tests.logs import own_pipeline as own_pipeline
+from tests.logs import own_stream as own_stream
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
 

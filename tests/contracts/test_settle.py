@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import leases
-from infra.streams.connection import open_pipeline
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.entries import LOG_FIELDS, decode
 from infra.streams.keys import Keys
@@ -20,7 +18,6 @@ from infra.streams.stream import EventStream
 from schemas.errors import StreamUnavailable
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, TOO_MANY, add_foreign, pending, read_one, reader_of, settle_as
-from tests.infra.streams.raw import open_raw
 
 SETTLEMENTS: list[Settlement] = [Ack(), RetryLater(0, 1), RetryLater(1000, 1), GIVE_UP, Park(0)]
 
@@ -240,19 +237,16 @@ async def test_an_event_with_too_many_foreign_fields_stays_an_event_however_ofte
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
 @pytest.mark.fault("B8")
 async def test_settling_works_when_the_servers_memory_is_full(
-    own_server: EmbeddedServer, own_log: LogSettings, home: Path, settlement: Settlement
+    own_stream: EventStream, own_pipeline: Pipeline, own_client: Any, own_log: LogSettings, settlement: Settlement
 ) -> None:
-    stream, pipeline, client = EventStream.open(own_log, home=home), open_pipeline(own_log, home=home), open_raw(own_log, home=home)
     keys = Keys(own_log.prefix, 1)
-    reader = await reader_of(pipeline, keys)
-    await stream.append(an_event())
+    reader = await reader_of(own_pipeline, keys)
+    await own_stream.append(an_event())
     lease = await read_one(reader)
-    client.config_set("maxmemory", 1)
+    own_client.config_set("maxmemory", 1)
 
-    lost = await settle_as(reader, pipeline, keys, (lease, settlement))
+    lost = await settle_as(reader, own_pipeline, keys, (lease, settlement))
 
-    written = [client.xlen(key) for key in (keys.retry(0, "g"), keys.dead(0), keys.parked(0, "g"))] + [client.zcard(keys.delayed(0))]
-    assert (lost, sum(written)) == ([], 0 if settlement == Ack() else 1)
-    client.close()
-    await stream.close()
-    await pipeline.close()
+    streams = (keys.retry(0, "g"), keys.dead(0), keys.parked(0, "g"))
+    written = sum(own_client.xlen(key) for key in streams) + own_client.zcard(keys.delayed(0))
+    assert (lost, written) == ([], 0 if settlement == Ack() else 1)

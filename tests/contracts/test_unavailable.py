@@ -26,7 +26,6 @@ from tests.contracts.clusters import EmbeddedCluster
 from tests.contracts.servers import ServerKind
 from tests.events import an_event
 from tests.faults.proxy import Proxy
-from tests.infra.streams.raw import open_raw
 
 DEADLINE_S = 20.0
 AGAIN_S = 0.02
@@ -34,24 +33,18 @@ AGAIN_S = 0.02
 
 
 @pytest.fixture
-async def stream(own_log: LogSettings, home: Path) -> AsyncIterator[EventStream]:
-    opened = EventStream.open(own_log, home=home)
-    yield opened
-    await opened.close()
+def stream(own_stream: EventStream) -> EventStream:
+    return own_stream
 
 
 @pytest.fixture
-def archive_log(own_log: LogSettings, home: Path) -> Iterator[ArchiveLog]:
-    opened = ArchiveLog.open(own_log, home=home)
-    yield opened
-    opened.close()
+def archive_log(own_archive_log: ArchiveLog) -> ArchiveLog:
+    return own_archive_log
 
 
 @pytest.fixture
-def operator(own_log: LogSettings, home: Path) -> Iterator[Any]:
-    opened = open_raw(own_log, home=home)
-    yield opened
-    opened.close()
+def operator(own_client: Any) -> Any:
+    return own_client
 
 
 @contextmanager
@@ -201,6 +194,15 @@ async def through_a_proxy(own_server: EmbeddedServer, own_log: LogSettings) -> A
         yield proxy, own_log.model_copy(update={"url": own_log.url.replace(str(own_server.port), str(proxy.port))})
 
 
+@asynccontextmanager
+async def streaming(log: LogSettings, *, home: Path) -> AsyncIterator[EventStream]:
+    stream = EventStream.open(log, home=home)
+    try:
+        yield stream
+    finally:
+        await stream.close()
+
+
 async def replies_of(stream: EventStream, *, proxy: Proxy, events: int) -> int:
     """How many bytes are answered to so many concurrent appends on a fresh connection, to a server that knows the scripts."""
     await stream.append(an_event())
@@ -214,11 +216,9 @@ async def replies_of(stream: EventStream, *, proxy: Proxy, events: int) -> int:
 @pytest.mark.parametrize("toxic", ["limit_data", "reset_peer"])
 @pytest.mark.fault("B6")
 async def test_an_append_whose_reply_is_cut_anywhere_is_there_once_when_it_is_sent_again(
-    own_server: EmbeddedServer, own_log: LogSettings, home: Path, toxic: str
+    own_server: EmbeddedServer, own_log: LogSettings, own_client: Any, home: Path, toxic: str
 ) -> None:
-    raw = open_raw(own_log, home=home)
-    async with through_a_proxy(own_server, own_log) as (proxy, log):
-        stream = EventStream.open(log, home=home)
+    async with through_a_proxy(own_server, own_log) as (proxy, log), streaming(log, home=home) as stream:
         whole = await replies_of(stream, proxy=proxy, events=1)
         appended = 2
 
@@ -234,33 +234,29 @@ async def test_an_append_whose_reply_is_cut_anywhere_is_there_once_when_it_is_se
             assert receipt.event_id == event.id
             await stream.close()
     assert appended > 10
-    entries = raw.xrange(Keys(log.prefix, 1).events(0, "default"))
-    raw.close()
+    entries = own_client.xrange(Keys(log.prefix, 1).events(0, "default"))
     assert [int(fields[b"sequence"]) for _, fields in entries] == list(range(1, appended + 1))
 
 
 @pytest.mark.fault("B7")
 async def test_no_reply_of_a_cut_pipeline_is_taken_for_that_of_another_append(
-    own_server: EmbeddedServer, own_log: LogSettings, home: Path
+    own_server: EmbeddedServer, own_log: LogSettings, own_client: Any, home: Path
 ) -> None:
-    raw, events = open_raw(own_log, home=home), [an_event() for _ in range(40)]
-    async with through_a_proxy(own_server, own_log) as (proxy, log):
-        stream = EventStream.open(log, home=home)
+    events = [an_event() for _ in range(40)]
+    async with through_a_proxy(own_server, own_log) as (proxy, log), streaming(log, home=home) as stream:
         whole = await replies_of(stream, proxy=proxy, events=len(events))
         proxy.harm(limit_data=whole * 3 // 4)  # in the middle of one of the forty replies
 
         first = await asyncio.gather(*[stream.append(event) for event in events], return_exceptions=True)
         proxy.heal()
         again = [await until_appended(stream, deadline_s=DEADLINE_S, event=event) for event in events]
-        await stream.close()
 
     heard = [(event.id, outcome.event_id) for event, outcome in zip(events, first, strict=True) if not isinstance(outcome, BaseException)]
     assert 0 < len(heard) < len(events)
     assert all(sent == answered for sent, answered in heard)
     assert {type(outcome) for outcome in first if isinstance(outcome, BaseException)} == {StreamUnavailable}
     assert [receipt.event_id for receipt in again] == [event.id for event in events]
-    assert raw.xlen(Keys(log.prefix, 1).events(0, "default")) == 1 + 2 * len(events)
-    raw.close()
+    assert own_client.xlen(Keys(log.prefix, 1).events(0, "default")) == 1 + 2 * len(events)
 
 
 @pytest.mark.parametrize("toxic", [{"limit_data": 100}, {"reset_peer": 100}, {"latency_ms": 5000}])

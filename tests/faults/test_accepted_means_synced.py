@@ -30,8 +30,8 @@ BODY = b'{"repository": {"full_name": "octo/hello"}}'
 @pytest.mark.parametrize(
     ("module", "is_faithful"),
     [
-        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A3")),
-        pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("A3")),
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A3", "B1")),
+        pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("A3", "B1")),
     ],
 )
 def test_what_a_hanging_and_then_killed_log_never_confirmed_is_not_accepted(tmp_path: Path, module: str, is_faithful: bool) -> None:

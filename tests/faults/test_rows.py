@@ -6,6 +6,11 @@ from pathlib import Path
 from tests.documents import ROOT
 from tests.faults.rows import ROWS, Outcome
 
+WITHOUT_CONTROL = {
+    "D2": "its test kills every service; a worker that dies at each of its steps is to come",
+}
+"""Rows whose test nobody has seen fail, and why."""
+
 
 def marked_rows() -> dict[str, set[str]]:
     """The rows that tests are marked with, by marker."""
@@ -23,7 +28,10 @@ def test_every_row_has_a_test_and_every_mark_names_a_row() -> None:
     marked = marked_rows()
 
     assert marked["fault"] == set(ROWS)
-    assert marked["control"] <= set(ROWS)
+
+
+def test_every_row_has_a_control_or_a_reason_for_having_none() -> None:
+    assert marked_rows()["control"] == set(ROWS) - set(WITHOUT_CONTROL)
 
 
 def test_a_row_passes_when_all_its_tests_did_and_its_control_is_red_when_they_say_so() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from infra.settings import LogSettings
+from infra.streams import leases
 from infra.streams.keys import Keys
+from infra.streams.reading import Lease
 from infra.streams.stream import EventStream
 from processors import Delivery, Reject, Retry, StreamEvent, processor
 from tests.events import an_event
@@ -224,6 +226,20 @@ async def test_a_slow_processor_keeps_its_lease(stream: EventStream, working: St
         await until(lambda: unsettled(log, home) == 0)
 
     assert len(runs) == 1
+
+
+@pytest.mark.control("D4")
+async def test_without_renewals_a_slow_processor_runs_beside_its_second_run(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    async def renews_nothing(*_: object, **__: object) -> list[Lease]:
+        return []
+
+    monkeypatch.setattr(leases, "renew", renews_nothing)
+    monkeypatch.setattr(leases.LeaseKeeper, "renew", lambda *_: [])
+
+    with pytest.raises(AssertionError, match="== 1"):
+        await test_a_slow_processor_keeps_its_lease(stream, working, log, home)
 
 
 async def test_a_worker_that_stops_finishes_what_it_has_in_hand(

@@ -27,6 +27,7 @@ from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 from tests.contracts.clusters import ClusterNode, EmbeddedCluster, SlotMove, wait_until
 from tests.events import an_event
+from tests.faults.breaking import break_script
 from tests.infra.streams.deliveries import make_due, read_one, reader_of, settle_as
 from tests.sending import until_appended
 
@@ -174,6 +175,16 @@ async def test_a_retry_that_is_due_while_its_slot_moves_is_not_lost(
     assert await count_waiting(pipeline, keys=keys) == 1
     assert await promote_due(pipeline, keys=keys) == 1
     assert (await read_one(reader)).fields[b"id"].decode() == event.id
+
+
+@pytest.mark.control("C7")
+async def test_a_promotion_that_does_not_look_where_it_writes_loses_what_is_due(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, move: SlotMove
+) -> None:
+    break_script(monkeypatch, "promote", ("redis.call('EXISTS', is_scheduled and", "tostring(is_scheduled and"))
+
+    with pytest.raises(AssertionError, match="0 == 1"):
+        await test_a_retry_that_is_due_while_its_slot_moves_is_not_lost(stream, pipeline, keys, client, move)
 
 
 async def test_a_node_that_dies_takes_its_own_shards_only_and_comes_back_by_itself(
