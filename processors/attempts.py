@@ -15,7 +15,7 @@ from processors.leases import Hand, Running
 from processors.registry import ProcessorSpec, Registry
 from processors.retry import RetryPolicy, attempt_number, count_after, describe, fence_token
 from processors.settings import GroupSettings
-from processors.settle import after_attempt, deadly, malformed, parked, undecided
+from processors.settle import after_attempt, deadly, malformed, parked, undecided, with_writes
 from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import StreamEvent
 
@@ -81,14 +81,18 @@ class Attempts:
         hold_count = count_after(number, retry_count=event.retry_count) if spec.key and event.key else None
         deadline = self._clock.monotonic() + spec.timeout_ms / 1000
         self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, deadline, hold_count))
+        delivery = self._delivery(event, lease=lease, spec=spec, attempt=number, policy=policy)
         try:
-            error = await self._run(event, spec=spec, delivery=self._delivery(event, lease=lease, spec=spec, attempt=number, policy=policy))
+            error = await self._run(event, spec=spec, delivery=delivery)
         finally:
             self._hand.end(lease)
         self._report(error, processor=spec.name)
-        if error is None:
+        writes = delivery.end_once()
+        if error is None and not writes:
             return ACK
         now_ms = self._clock.now_ms()
+        if error is None:
+            return with_writes(writes, event_id=event.id, processor=spec.name, attempt=number, now_ms=now_ms)
         return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
 
     def _pass_by(self, lease: Lease) -> None:

@@ -1,27 +1,32 @@
-"""Owns `hooklake groups`: which consumer groups the log has, and removing one with everything it keeps there."""
+"""Owns `hooklake groups`: which consumer groups the log has, what their processors wrote, and removing one with everything it keeps."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from infra.running.cli import run
 from infra.running.screen import table_console
 from infra.settings import check_name, load_settings
 from infra.streams.group_removal import GroupRemoval, Standing
 from infra.streams.keys import ARCHIVE_GROUP
+from infra.streams.once import OnceReader
 from infra.streams.overview import GroupState, read_overview
 from schemas.errors import ConfigError, GroupInUse, NotFound
 
 LIVES_MS = 60_000
 """A group that showed a sign of life within this time is in use."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Lists consumer groups, and removes one with all it has.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Lists consumer groups, shows what they wrote, and removes one with all it has."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -47,7 +52,8 @@ def remove(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Removes a group with its place on every stream, its retries and its entry in the registry; its dead letters stay.
+    """Removes a group with its place on every stream, its retries, its entry in the registry and what it wrote through delivery.once;
+    its dead letters stay.
 
     Exits with 1 when there is no such group, or when it is in use.
     """
@@ -66,6 +72,43 @@ def remove(
     print(_as_json(group, found=found, removed=goes_on) if as_json else sentence(group, found=found, removed=goes_on))
 
 
+@app.command()
+def once(group: Annotated[str, typer.Argument(help="The group's name.")], as_json: Json = False) -> None:
+    """Shows what the processors of a group have written through delivery.once, all shards together."""
+    check_name(group, at="GROUP")
+    settings = load_settings()
+    reader = OnceReader.open(settings.log, home=settings.home, group=group)
+    try:
+        written = read_written(reader)
+    finally:
+        reader.close()
+    if as_json:
+        sys.stdout.write(orjson.dumps(written, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n")
+    else:
+        table_console().print(_written_table(written) if any(written.values()) else f"group {group} has written nothing")
+
+
+def read_written(reader: OnceReader) -> dict[str, dict[str, Any]]:
+    """By kind and name: fields with their counts or values, or a sorted list of members."""
+    written: dict[str, dict[str, Any]] = {"counts": {}, "values": {}, "members": {}}
+    reads: dict[str, Callable[[str], Any]] = {
+        "counts": reader.counts, "values": reader.values, "members": lambda name: sorted(reader.members(name)),
+    }  # fmt: skip
+    for kind, name in reader.names():
+        written[kind][name] = reads[kind](name)
+    return written
+
+
+def _written_table(written: dict[str, dict[str, Any]]) -> Table:
+    table = Table("kind", "name", "field or member", "value")
+    for kind, names in written.items():
+        for name, found in names.items():
+            rows = sorted(found.items()) if isinstance(found, dict) else [(member, "") for member in found]
+            for field, value in rows:
+                table.add_row(kind, name, Text(field), Text(str(value)))
+    return table
+
+
 def refused(found: Standing, *, group: str) -> Standing:
     """The same, unless there is nothing to remove or somebody uses it: raises NotFound, GroupInUse. Pure."""
     if found.status == "unknown":
@@ -80,6 +123,8 @@ def sentence(group: str, *, found: Standing, removed: bool) -> str:
     undelivered = "an unknown number" if found.undelivered is None else found.undelivered
     what = f"{undelivered} not yet delivered, {found.pending} in work, {found.waiting} waiting retries"
     what += f", {found.parked} parked" if found.parked else ""
+    if found.written:
+        what += f", what it wrote through delivery.once ({', '.join(found.written)})"
     return f"group {group} is removed, and with it: {what}" if removed else f"group {group} would be removed, and with it: {what}"
 
 
@@ -91,7 +136,7 @@ def _agreed(group: str, *, found: Standing) -> bool:
 
 def _as_json(group: str, *, found: Standing, removed: bool) -> str:
     counts = {"undelivered": found.undelivered, "pending": found.pending, "waiting": found.waiting, "parked": found.parked}
-    return orjson.dumps({"group": group, "removed": removed, **counts}).decode()
+    return orjson.dumps({"group": group, "removed": removed, **counts, "written": found.written}).decode()
 
 
 def _table(groups: list[GroupState]) -> Table:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 
+from infra.streams.once import OnceWrite
 from infra.streams.reading import Lease
-from infra.streams.settle import Ack, GiveUp, HoldBack, Park, RetryLater, Settlement
+from infra.streams.settle import Ack, AckOnce, GiveUp, HoldBack, Park, RetryLater, Settlement
 from processors.retry import RetryIn, RetryPolicy, attempt_number, describe, next_step, storable
 
 TRACEBACK_CHARACTERS = 8000
@@ -34,6 +35,12 @@ def after_attempt(
         attempts=attempt,
         dead_at_ms=now_ms,
     )
+
+
+def with_writes(writes: tuple[OnceWrite, ...], *, event_id: str, processor: str, attempt: int, now_ms: int) -> AckOnce:
+    """Done, with what it wrote through `delivery.once`."""
+    otherwise = GiveUp(processor=processor, reason="", error="", traceback="", attempts=attempt, dead_at_ms=now_ms)
+    return AckOnce(event_id, writes, otherwise)
 
 
 def malformed(error: Exception, *, now_ms: int) -> GiveUp:

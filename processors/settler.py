@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from infra.failpoints import reach
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
@@ -61,6 +62,7 @@ class Settler:
                 raise result
 
     async def _settle(self, decisions: list[Decision]) -> None:
+        reach("worker.before_settle")
         try:
             lost = await settle(self._acts, keys=self._keys, group=self._group, consumer=self._consumer, decisions=decisions)
         except BaseException:
@@ -68,6 +70,7 @@ class Settler:
             for lease, settlement in decisions:
                 self.put(lease, settlement=settlement)
             raise
+        reach("worker.after_settle")
         lost_ids = {id(lease) for lease in lost}
         for lease, settlement in decisions:
             if isinstance(settlement, HoldBack) and id(lease) not in lost_ids:

@@ -31,6 +31,7 @@ from infra.streams.dead_letters import DeadLetters
 from infra.streams.delayed import bring_forward, count_waiting, promote_due
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
+from infra.streams.once import OnceReader
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from processors.recording import Run, recorded
@@ -67,6 +68,7 @@ class Lake:
         self._keys = Keys(log.prefix, log.shards)
         self._stream = EventStream.open(log, home=home)
         self._acts = open_pipeline(log, home=home)
+        self._once: OnceReader | None = None
         self._clock = Clock()
         self._ids = EventIds(self._clock)
 
@@ -145,7 +147,16 @@ class Lake:
         finally:
             letters.close()
 
+    @property
+    def once(self) -> OnceReader:
+        """What the processors wrote through `delivery.once`, for as long as the block runs."""
+        if self._once is None:
+            self._once = OnceReader.open(self._log, home=self._home, group=self._group)
+        return self._once
+
     async def close(self) -> None:
+        if self._once is not None:
+            self._once.close()
         await self._stream.close()
         await self._acts.close()
 

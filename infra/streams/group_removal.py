@@ -31,8 +31,10 @@ class Standing:
     """None when the server cannot tell, which is not 0."""
     waiting: int
     """Retries that wait for their time."""
-    parked: int = 0
+    parked: int
     """Entries that wait for a worker which can read their version."""
+    written: list[str]
+    """What it wrote through `delivery.once`: `<kind>:<name>`, sorted."""
 
 
 class GroupRemoval:
@@ -70,7 +72,7 @@ def removal_call(keys: Keys, *, shard: int, group: str, act: Act, least_idle_ms:
     """KEYS and ARGV of the script, for either client. Pure."""
     *events, retry = group_streams(keys, shard=shard, group=group)
     at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, *events]
-    at.append(keys.parked(shard, group))
+    at += [keys.parked(shard, group), keys.once(shard, group)]
     if shard == 0:
         at.append(keys.members(group))
     return at, [group, act, least_idle_ms]
@@ -88,6 +90,7 @@ def standing(replies: list[list[Any]]) -> Standing:
         undelivered=None if -1 in undelivered else sum(undelivered),
         waiting=sum(reply[4] for reply in replies),
         parked=sum(reply[5] for reply in replies),
+        written=sorted({name.decode() for reply in replies for name in reply[6]}),
     )
 
 

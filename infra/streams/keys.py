@@ -11,6 +11,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
     {n}:registry                               hash    number of shards, declared groups, their positions and signs of life
+    {n}:once:<group>                           set     what the group wrote through `delivery.once`: kind and name
+    {n}:once:<group>:<kind>:<name>             hash or set  one of these: `counts`, `values` (event id and value) or `members`
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
@@ -103,6 +105,12 @@ class Keys:
 
     def members(self, group: str) -> str:
         return self._key(0, f"members:{group}")
+
+    def once(self, shard: int, group: str) -> str:
+        return self._key(shard, f"once:{group}")
+
+    def once_key(self, shard: int, group: str, *, kind: str, name: str) -> str:
+        return f"{self.once(shard, group)}:{kind}:{name}"
 
     def registry(self, shard: int) -> str:
         return self._key(shard, "registry")

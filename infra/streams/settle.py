@@ -10,6 +10,7 @@ import orjson
 from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by
+from infra.streams.once import OnceWrite
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
 
@@ -45,6 +46,16 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class AckOnce:
+    """Done, and these writes are made in the same step: all of them, or none, and then it is a dead letter that says why."""
+
+    event_id: str
+    writes: tuple[OnceWrite, ...]
+    otherwise: GiveUp
+    """The letter, but for its reason and its error."""
+
+
+@dataclass(frozen=True, slots=True)
 class HoldBack:
     """Keep it pending with this consumer, which tries it again after a while: what comes after it in its lane must wait.
 
@@ -62,7 +73,7 @@ class Park:
     retry_count: int
 
 
-Settlement = Ack | RetryLater | HoldBack | GiveUp | Park
+Settlement = Ack | AckOnce | RetryLater | HoldBack | GiveUp | Park
 
 FIRST_FIELDS = ("first_error", "first_traceback")
 """The fields in which the first failure travels with a retried entry, and stands in its dead letter."""
@@ -82,8 +93,34 @@ def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consu
         shard = chosen[0][0].shard
         at = [stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard)]
         at.append(keys.parked(shard, group))
-        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, _arguments(chosen, group=group, consumer=consumer)))
+        places = KeyPlaces(at, keys=keys, shard=shard, group=group)
+        arguments = _arguments(chosen, group=group, consumer=consumer, places=places)
+        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, arguments))
     return calls
+
+
+class KeyPlaces:
+    """Where the keys of a call's writes stand among its KEYS: they are declared like all others, and added when they are needed."""
+
+    def __init__(self, at: list[str], *, keys: Keys, shard: int, group: str) -> None:
+        self._at = at
+        self._keys = keys
+        self._shard = shard
+        self._group = group
+        self._places: dict[str, int] = {}
+
+    @property
+    def index(self) -> int:
+        return self._place(self._keys.once(self._shard, self._group))
+
+    def of(self, write: OnceWrite) -> int:
+        return self._place(self._keys.once_key(self._shard, self._group, kind=write.kind, name=write.name))
+
+    def _place(self, key: str) -> int:
+        if key not in self._places:
+            self._at.append(key)
+            self._places[key] = len(self._at)
+        return self._places[key]
 
 
 def by_stream(decisions: Sequence[tuple[Lease, Settlement]]) -> dict[str, list[tuple[Lease, Settlement]]]:
@@ -93,16 +130,16 @@ def by_stream(decisions: Sequence[tuple[Lease, Settlement]]) -> dict[str, list[t
     return found
 
 
-def _arguments(decisions: Sequence[tuple[Lease, Settlement]], *, group: str, consumer: str) -> list[str | bytes | int]:
+def _arguments(decisions: Sequence[tuple[Lease, Settlement]], *, group: str, consumer: str, places: KeyPlaces) -> list[str | bytes | int]:
     arguments: list[str | bytes | int] = [group, consumer]
     for lease, settlement in decisions:
         # Nearly all are acks.
-        action = ("a", "") if type(settlement) is Ack else _action(settlement, first=_first_failure(lease.fields))
+        action = ("a", "") if type(settlement) is Ack else _action(settlement, first=_first_failure(lease.fields), places=places)
         arguments += (lease.entry_id, lease.delivery_count, *action)
     return arguments
 
 
-def _action(settlement: Settlement, *, first: dict[str, str]) -> tuple[str, str | bytes]:
+def _action(settlement: Settlement, *, first: dict[str, str], places: KeyPlaces) -> tuple[str, str | bytes]:
     match settlement:
         case Ack():
             return "a", ""
@@ -113,14 +150,27 @@ def _action(settlement: Settlement, *, first: dict[str, str]) -> tuple[str, str 
             return "h", str(delivery_count)
         case Park(retry_count):
             return "p", str(retry_count)
+        case AckOnce():
+            return "o", _packed_writes(settlement, first=first, places=places)
         case GiveUp():
-            return "d", _packed(
-                {
-                    "processor": settlement.processor, "reason": settlement.reason, "error": settlement.error,
-                    "traceback": settlement.traceback, **(first or _only_or_unknown(settlement)),
-                    "attempts": str(settlement.attempts), "dead_at": str(settlement.dead_at_ms),
-                }
-            )  # fmt: skip
+            return "d", _packed({"reason": settlement.reason, "error": settlement.error, **_letter(settlement, first=first)})
+
+
+def _letter(given_up: GiveUp, *, first: dict[str, str]) -> dict[str, str]:
+    """What the letter says besides its reason and its error."""
+    return {
+        "processor": given_up.processor,
+        "traceback": given_up.traceback,
+        **(first or _only_or_unknown(given_up)),
+        "attempts": str(given_up.attempts),
+        "dead_at": str(given_up.dead_at_ms),
+    }
+
+
+def _packed_writes(settlement: AckOnce, *, first: dict[str, str], places: KeyPlaces) -> bytes:
+    letter = [part for pair in _letter(settlement.otherwise, first=first).items() for part in pair]
+    writes = [{"key": places.of(write), **write._asdict()} for write in settlement.writes]
+    return orjson.dumps({"index": places.index, "event": settlement.event_id, "writes": writes, "letter": letter})
 
 
 def _first_failure(fields: Fields) -> dict[str, str]:

@@ -37,6 +37,7 @@ ROWS = {
     "D13": "a dead letter is requeued twice",
     "D15": "workers of two releases run together, and a step back",
     "E1": "kill -9 of the archive, between its steps and under load",
+    "I4": "an event is delivered again, or its worker has lost it",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }
 

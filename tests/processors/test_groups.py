@@ -14,6 +14,7 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.groups import declare
 from infra.streams.keys import Keys
+from infra.streams.once import OnceReader
 from infra.streams.stream import EventStream
 from processors import Delivery, StreamEvent, processor
 from tests.events import an_event
@@ -58,7 +59,8 @@ async def test_a_group_in_use_is_not_removed_unless_forced(
     assert (refused.returncode, "group g was in use" in refused.stderr) == (1, True)
     assert dry.stdout == "group g would be removed, and with it: 0 not yet delivered, 0 in work, 1 waiting retries\n"
     assert (unasked.returncode, "say --yes where nobody can be asked" in unasked.stderr) == (2, True)
-    assert json.loads(forced.stdout) == {"group": "g", "removed": True, "undelivered": 0, "pending": 0, "waiting": 1, "parked": 0}
+    counts = {"undelivered": 0, "pending": 0, "waiting": 1, "parked": 0}
+    assert json.loads(forced.stdout) == {"group": "g", "removed": True, **counts, "written": []}
     assert groups("list").stdout == "no groups\n"
     client.close()
 
@@ -94,3 +96,31 @@ def test_a_group_that_cannot_be_removed_is_one_sentence(groups: Run, arguments: 
     assert done.returncode == code
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@processor("*")
+async def tally(event: StreamEvent, delivery: Delivery) -> None:
+    delivery.once.count("events", "[bold]")
+    delivery.once.set("latest", "a value")
+    delivery.once.add("types", event.event_type)
+
+
+async def test_what_a_group_wrote_is_shown_over_all_shards(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path, groups: Run
+) -> None:
+    nothing = groups("once", "g").stdout
+    for _ in range(8):
+        await stream.append(an_event())
+    once = OnceReader.open(log, home=home, group="g")
+    async with working(tally):
+        await until(lambda: once.counts("events") == {"[bold]": 8})
+    once.close()
+
+    shown, table = groups("once", "g", "--json"), groups("once", "g")
+    removed = groups("remove", "g", "--force", "--yes")
+
+    counts = {"counts": {"events": {"[bold]": 8}}, "values": {"latest": {"": "a value"}}, "members": {"types": ["github.push"]}}
+    assert json.loads(shown.stdout) == counts
+    assert all(text in table.stdout for text in ("[bold]", "github.push", "a value"))
+    assert "what it wrote through delivery.once (counts:events, members:types, values:latest)" in removed.stdout
+    assert nothing == groups("once", "g").stdout == "group g has written nothing\n"

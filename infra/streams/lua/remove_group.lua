@@ -2,11 +2,11 @@
 -- worker said so, or a consumer did anything, within the least idle time.
 --
 -- KEYS  1 registry  2 delayed  3 delayed bodies  4 lease of the group  5 its retry stream  6-9 event streams
---       10 its parked stream  11 its members (shard 0 only)
+--       10 its parked stream  11 the names of what it wrote through `delivery.once`  12 its members (shard 0 only)
 -- ARGV  1 group  2 count | remove | reap (only an ephemeral group, idle for its own time to live)  3 least idle ms
 -- returns {'counted' | 'removed' | 'alive' | 'durable' (not reaped) | 'unknown' (there is no such group),
 --          idle ms or -1, pending, not yet delivered or -1 when the server cannot tell, retries that wait,
---          parked entries}
+--          parked entries, what it wrote through `delivery.once`, each as `<kind>:<name>`}
 -- include id_above
 
 local group, act, least_idle_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -23,7 +23,7 @@ local kind = redis.call('HGET', KEYS[1], 'group:' .. group)
 if act == 'reap' then
     least_idle_ms = tonumber(string.match(kind or '', '^ephemeral:(%d+)$'))
     if not least_idle_ms then
-        return {'durable', -1, 0, 0, 0, 0}
+        return {'durable', -1, 0, 0, 0, 0, {}}
     end
 end
 
@@ -56,18 +56,24 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
     end
 end
 
-local parked = redis.call('XLEN', KEYS[10])
+local parked, written = redis.call('XLEN', KEYS[10]), redis.call('SMEMBERS', KEYS[11])
 local function answer(status)
-    return {status, idle_ms, pending, undelivered, #waiting, parked}
+    return {status, idle_ms, pending, undelivered, #waiting, parked, written}
 end
 
-if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5], KEYS[10]) == 0 then
+if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5], KEYS[10], KEYS[11]) == 0 then
     return answer('unknown')
 elseif idle_ms >= 0 and idle_ms < least_idle_ms then
     return answer('alive')
 elseif act == 'count' then
     return answer('counted')
 end
+-- Made anew, the group would begin with what the log has, and count again what it had counted. Each key by itself, and the
+-- names last: while a cluster moves the slot some may be on another node, and the next call has to find them.
+for _, name in ipairs(written) do
+    redis.call('UNLINK', KEYS[11] .. ':' .. name)
+end
+redis.call('DEL', KEYS[11])
 for _, stream in ipairs(streams) do
     redis.call('XGROUP', 'DESTROY', stream, group)
 end
@@ -76,8 +82,8 @@ for _, member in ipairs(waiting) do
     redis.call('HDEL', KEYS[3], member)
 end
 redis.call('DEL', KEYS[4], KEYS[5], KEYS[10])
-if KEYS[11] then
-    redis.call('DEL', KEYS[11])
+if KEYS[12] then
+    redis.call('DEL', KEYS[12])
 end
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' then

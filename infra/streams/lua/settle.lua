@@ -4,14 +4,16 @@
 -- could fail is therefore read and parsed before the first removal.
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
---       7 parked stream of the group
+--       7 parked stream of the group  8.. what the writes of `delivery.once` are about, each named by its place here
 -- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
 --       action a: nothing more; r: detail = '<delay ms>:<retry_count>:<JSON list of fields and values to add>';
 --       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values;
---       p: put aside whole, detail = its retry_count
+--       p: put aside whole, detail = its retry_count;
+--       o: an ack with writes, detail = the JSON object of include/once.lua, and in it `letter`, as in d, but for reason and error
 -- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry or park)
 --         an error, with nothing done, when a detail cannot be parsed
 -- include id_above
+-- include once
 
 local group, consumer = ARGV[1], ARGV[2]
 local is_retry_stream = KEYS[1] == KEYS[2]
@@ -37,6 +39,9 @@ local function parsed(action, detail)
         local delay_ms, retry_count, added = string.match(detail, '^(%d+):(%d+):(.*)$')
         local parts = added and texts(added)
         return parts and {delay_ms = delay_ms, retry_count = retry_count, parts = parts}
+    elseif action == 'o' then
+        local is_json, decided = pcall(cjson.decode, detail)
+        return is_json and is_once(decided) and decided
     elseif action == 'h' then
         return string.match(detail, '^%d+$') and {delivery_count = detail}
     elseif action == 'p' then
@@ -182,6 +187,21 @@ local function give_up(id, parts)
     return 1
 end
 
+-- All of its writes, or a dead letter that says why there are none.
+local function ack_once(id, decided)
+    local refusal = once_refusal(decided)
+    if refusal then
+        local letter = {'reason', 'what it wrote through delivery.once cannot be stored: ' .. refusal, 'error', refusal}
+        for _, part in ipairs(decided.letter) do
+            letter[#letter + 1] = part
+        end
+        return give_up(id, letter)
+    end
+    remove(id)
+    write_once(decided)
+    return 1
+end
+
 local decisions = {}
 for i = 3, #ARGV, 4 do
     local decided = parsed(ARGV[i + 2], ARGV[i + 3])
@@ -242,6 +262,8 @@ for number, decided in ipairs(decisions) do
         results[number] = 1
     elseif action == 'a' then
         results[number] = 1
+    elseif action == 'o' then
+        results[number] = ack_once(id, decided)
     elseif action == 'r' then
         results[number] = retry(id, decided)
     elseif action == 'p' then

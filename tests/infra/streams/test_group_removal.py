@@ -14,9 +14,10 @@ from infra.settings import LogSettings
 from infra.streams import groups, janitor
 from infra.streams.group_removal import GroupRemoval, reap_groups
 from infra.streams.keys import Keys
+from infra.streams.once import OnceWrite
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import RetryLater
+from infra.streams.settle import AckOnce, RetryLater
 from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, reader_of, settle_as
@@ -32,12 +33,13 @@ def removal(log: LogSettings, home: Path) -> Iterator[GroupRemoval]:
 
 
 async def fill(stream: EventStream, pipeline: Pipeline, keys: Keys, *, group: str) -> None:
-    """Of five events one is a dead letter, one waits, one was retried at once, one is in work, and one is new."""
+    """Of six events one was counted, one is a dead letter, one waits, one was retried at once, one is in work, and one is new."""
     reader = await reader_of(pipeline, keys, group=group)
-    for _ in range(4):
+    for _ in range(5):
         await stream.append(an_event(key="one shard"))
     taken = await reader.read(budget=500, block_ms=1000)
-    decisions = [(taken[0], GIVE_UP), (taken[1], RetryLater(HOUR_MS, 1)), (taken[2], RetryLater(0, 1))]
+    counted = AckOnce(taken[4].fields[b"id"].decode(), (OnceWrite("counts", "events", "", "1"),), GIVE_UP)
+    decisions = [(taken[0], GIVE_UP), (taken[1], RetryLater(HOUR_MS, 1)), (taken[2], RetryLater(0, 1)), (taken[4], counted)]
     await settle_as(reader, pipeline, keys, *decisions)  # type: ignore[arg-type]
     await stream.append(an_event(key="one shard"))
 
@@ -53,7 +55,7 @@ def make_idle(client: Any, keys: Keys, *, group: str, ms: int) -> None:
 
 
 def keys_of(client: Any, keys: Keys, *, group: str) -> list[str]:
-    return [key.decode() for key in client.keys(f"{keys.prefix}*") if key.decode().endswith(f":{group}")]
+    return [key.decode() for key in client.keys(f"{keys.prefix}*") if f":{group}:" in f"{key.decode()}:"]
 
 
 async def test_what_would_be_dropped_is_counted_first(
@@ -64,6 +66,7 @@ async def test_what_would_be_dropped_is_counted_first(
     found = removal.count("g", least_idle_ms=0)
 
     assert (found.status, found.pending, found.undelivered, found.waiting) == ("counted", 1, 2, 1)
+    assert found.written == ["counts:events"]
     assert client.hget(keys.registry(0), "group:g") == b"durable"
     assert len((await overview(pipeline, keys=keys)).groups) == 1
 
@@ -83,7 +86,10 @@ async def test_a_removed_group_leaves_nothing_but_its_dead_letters(
     assert removed.status == "removed"
     assert {field.split(b":")[1] for field in client.hkeys(keys.registry(0)) if field != b"shards"} == {b"g2"}
     assert keys_of(client, keys, group="g") == []
-    assert sorted(keys_of(client, keys, group="g2")) == sorted(keys.retry(shard, "g2") for shard in keys.all_shards())
+    once = [keys.once(shard, "g2") for shard in keys.all_shards()]
+    kept = {*(keys.retry(shard, "g2") for shard in keys.all_shards()), *once, *(f"{key}:counts:events" for key in once)}
+    assert {key for key in kept if client.exists(key)} == set(keys_of(client, keys, group="g2"))
+    assert sum(client.hvals(f"{key}:counts:events") == [b"1"] for key in once) == 1
     found = await overview(pipeline, keys=keys)
     assert [state.group for state in found.groups] == ["g2"]
     assert (found.waiting_retries, found.scheduled, found.open_dead_letters) == (1, 1, 2)
