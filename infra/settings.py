@@ -33,6 +33,8 @@ PREFIX = "HOOKLAKE_"
 NO_SETTINGS = (f"{PREFIX}HOME", f"{PREFIX}FAILPOINT")
 """Variables of ours that override nothing in the file."""
 
+CAP_PATTERN = r"^([1-9][0-9]?%|[1-9][0-9]{0,5}[KMG]iB)$"
+
 Section = TypeVar("Section", bound=BaseModel)
 
 
@@ -40,6 +42,11 @@ class Strict(BaseModel):
     """The base of every section: unknown keys are refused, values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _size(cap: str) -> tuple[str, int]:
+    """What a cap is measured in, and how much; amounts compare in KiB."""
+    return ("%", int(cap[:-1])) if cap.endswith("%") else ("KiB", int(cap[:-3]) * 1024 ** "KMG".index(cap[-3]))
 
 
 class LogSettings(Strict):
@@ -59,7 +66,23 @@ class LogSettings(Strict):
     replicas: int = Field(1, ge=1, le=16, description="How many of them, where the log is `replicated`.")
     prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")
     timeout_ms: int = Field(5000, ge=100, description="How long a call may take before the log counts as unavailable.")
+    soft_cap: str = Field(
+        "60%",
+        pattern=CAP_PATTERN,
+        description="Above it, events that are archived are taken off the log although a group has not settled them: a share of the "
+        "server's `maxmemory` (of half its machine's memory if it has none), or an amount, `2GiB`.",
+    )
+    hard_cap: str = Field("80%", pattern=CAP_PATTERN, description="Above it nothing more is accepted; a share or an amount, as `soft_cap`.")
     window: str = Field("80h", pattern=r"^[1-9][0-9]*h$", description="How long a delivery id is remembered as seen.")
+
+    @model_validator(mode="after")
+    def _caps_are_in_order(self) -> LogSettings:
+        soft, hard = (_size(cap) for cap in (self.soft_cap, self.hard_cap))
+        if soft[0] == hard[0] and soft[1] >= hard[1]:
+            raise ValueError(
+                f"soft_cap={self.soft_cap} is not below hard_cap={self.hard_cap}, so nothing would make room before events are refused"
+            )
+        return self
 
     @field_validator("url")
     @classmethod

@@ -1,4 +1,4 @@
-"""Owns what the receiver knows about its log: whether it may hold events at all, and whether it answers now."""
+"""Owns what the receiver knows about its log: whether it may hold events at all, whether it answers now, and has room."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACK_OFF = BackOff(first_ms=200, cap_ms=1000)
 
 
 class LogWatch:
-    """Looks at the server until it has been found fit, again on every new connection, and asks every second whether it is there.
+    """Looks at the server until it has been found fit, again on every new connection, and asks each second: is it there, has it room?
 
     A log that is down does not keep a receiver from starting; one that would lose events does, also when it is met
     only later: until it is proven fit nothing is accepted. A server that comes back may have other options.
@@ -39,6 +39,7 @@ class LogWatch:
         self._proving = asyncio.Lock()
         self._answers = False
         self._is_alone = False
+        self._is_full = False
         self.verdict: ConfigError | None = None
         """Why the receiver stopped itself, if it did."""
 
@@ -106,3 +107,11 @@ class LogWatch:
     async def _step(self) -> None:
         await self._look_again()
         self._answers = await self._stream.is_ready()
+        if self._answers:
+            self._tell_cap(is_full=await self._stream.mind_hard_cap(self._log))
+
+    def _tell_cap(self, *, is_full: bool) -> None:
+        if is_full != self._is_full:
+            self._telemetry.log.warning("the log is above its hard cap; answering 503" if is_full else "the log takes events again")
+        self._is_full = is_full
+        self._answers = not is_full

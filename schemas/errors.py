@@ -14,6 +14,7 @@ HooklakeError
 │   └── HeadersTooLarge     431
 ├── Unavailable             time; 503 + Retry-After, or a retry; exit code 3
 │   ├── StreamUnavailable   the log does not answer, or refuses to write
+│   │   └── LogFull         the log is above its hard cap
 │   ├── Overloaded          too many requests are in flight here
 │   └── TableUnavailable    a Delta table cannot be read or written just now
 ├── NotFound                the operator; a name that fits nothing; exit code 1
@@ -121,6 +122,12 @@ class StreamUnavailable(Unavailable):
     """The log does not answer, or refuses to write."""
 
     code = "stream_unavailable"
+
+
+class LogFull(StreamUnavailable):
+    """The log is above its hard cap and takes nothing more."""
+
+    code = "log_full"
 
 
 class Overloaded(Unavailable):

@@ -23,6 +23,7 @@ from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import Service, refuse_shared_ports, services_of
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
+from infra.streams.caps import described, read_weight
 from infra.streams.connection import open_blocking, translated
 from infra.streams.probe import look, why_alone, why_outdated, why_unfit
 from schemas.errors import ConfigError, StreamUnavailable
@@ -117,8 +118,21 @@ def examine_log(settings: Settings) -> Iterator[Finding]:
         yield Finding("log", "ok", f"{facts.name} {facts.version}, appendfsync {facts.append_fsync}, {facts.eviction}")
     if reason := why_alone(facts, log=settings.log):
         yield Finding("replicas", "fail", reason, "senders get 503 until then")
+    yield examine_memory(settings)
     if reason := why_outdated(facts):
         yield Finding("log version", "warn", reason, "let nobody but hooklake reach the server until then")
+
+
+def examine_memory(settings: Settings) -> Finding:
+    try:
+        weight = read_weight(settings.log, home=settings.home)
+    except StreamUnavailable as error:
+        return Finding("memory", "warn", str(error), "look again when the log answers")
+    if weight.is_full:
+        return Finding("memory", "fail", f"events are refused: {described(weight)}", "run the archive and the workers, or add memory")
+    if weight.is_heavy:
+        return Finding("memory", "warn", described(weight), "run the archive and the workers that are behind, or add memory")
+    return Finding("memory", "ok", described(weight))
 
 
 def examine_ports(settings: Settings) -> Iterator[Finding]:

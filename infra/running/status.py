@@ -15,6 +15,7 @@ from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import services_of
 from infra.settings import Settings, load_settings
+from infra.streams.caps import Weight, described
 from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.overview import GroupState, Overview, read_overview
 
@@ -39,6 +40,7 @@ class Status:
     out_of_balance: int
     waiting_retries: int
     open_dead_letters: int
+    memory: Weight | None
     groups: list[GroupState]
     processes: dict[str, bool | None]
     """Whether each is ready; None when its ops port is a free one, so that it cannot be asked."""
@@ -78,6 +80,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Statu
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
         open_dead_letters=overview.open_dead_letters,
+        memory=overview.weight,
         groups=overview.groups,
         processes=processes,
         needs=needs_of(overview, processes=processes),
@@ -97,6 +100,7 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
         if state.parked
     ]
     needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
+    needs += _memory_needs(overview.weight)
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")
     if (missing := overview.out_of_balance) > 0:
@@ -104,6 +108,14 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     elif missing < 0:
         needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
     return needs
+
+
+def _memory_needs(weight: Weight | None) -> list[str]:
+    if weight is not None and weight.is_full:
+        return [f"the log is above its hard cap and refuses events ({described(weight)}): run the archive and the workers, or add memory"]
+    if weight is not None and weight.is_heavy:
+        return [f"the log is above its soft cap ({described(weight)}): run the archive and the workers that are behind, or add memory"]
+    return []
 
 
 def _is_left_alone(state: GroupState) -> bool:
@@ -127,6 +139,8 @@ def show(found: Status) -> None:
         f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts{_foreign(found)}"
     )
     console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
+    if found.memory is not None:
+        console.print(f"memory {described(found.memory)}")
     console.print(_groups_table(found.groups))
     for name, is_ready in found.processes.items():
         console.print(f"{name}: {READINESS[is_ready]}")

@@ -20,6 +20,7 @@ Fields of the ledger:
 
     replication_id, incarnation                whom the numbers below belong to
     sequence:<stream>:<incarnation>            the last number given
+    full                                       server time in ms until which appends are refused: the log is above its hard cap
     seen_depths                                how many generations of children the buckets of a period have
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.settings import LogSettings
+from infra.streams.caps import Weight, weigh_all
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
@@ -65,6 +66,8 @@ class Overview:
     above_archived: int = 0
     """Numbers that the log gave and that the archive has not come to."""
     incarnations: dict[int, str] = field(default_factory=dict)
+    weight: Weight | None = None
+    """Of the log's fullest server."""
 
     @property
     def accepted(self) -> int:
@@ -92,7 +95,10 @@ def read_overview(log: LogSettings, *, home: Path) -> Overview:
     async def look() -> Overview:
         pipeline = open_pipeline(log, home=home)
         try:
-            return await overview(pipeline, keys=Keys(log.prefix, log.shards))
+            keys = Keys(log.prefix, log.shards)
+            found = await overview(pipeline, keys=keys)
+            found.weight = await weigh_all(pipeline, keys=keys, log=log)
+            return found
         finally:
             await pipeline.close()
 

@@ -16,12 +16,13 @@ from typing import Any
 
 from infra.clock import Clock
 from infra.settings import LogSettings
+from infra.streams.caps import mind_hard_cap
 from infra.streams.connection import open_pipeline
 from infra.streams.entries import encode
 from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
 from infra.streams.pipelining import Pipeline
 from infra.streams.seen import SeenWindow, marker_of
-from schemas.errors import ConfigError, StreamUnavailable
+from schemas.errors import ConfigError, LogFull, StreamUnavailable
 from schemas.event import StreamEvent, to_epoch_ms
 from schemas.receipt import Receipt
 
@@ -43,7 +44,7 @@ class EventStream:
         return cls(open_pipeline(log, home=home), keys=keys, window=SeenWindow.parse(log.window), clock=clock or Clock())
 
     async def append(self, event: StreamEvent, *, deliver_at: datetime | None = None) -> Receipt:
-        """Puts the event on its stream unless it is there already; raises StreamUnavailable.
+        """Puts the event on its stream unless it is there already; raises StreamUnavailable, LogFull above the hard cap.
 
         With a `deliver_at` that the server's clock has not reached, the event is stored and waits; no group sees it before then.
         """
@@ -53,6 +54,8 @@ class EventStream:
             incarnation, generation = await self._incarnations.of(shard)
             args = [incarnation, *call.args]
             reply = await self._pipeline.run("append", keys=call.keys, args=args, generation=generation, is_confirmed=True)
+            if reply[0] == b"full":
+                raise LogFull("the log is above log.hard_cap, so it takes nothing more until there is room")
             if reply[0] != b"incarnation":
                 return _receipt(reply)
             # Somebody saw the server restart before we did: begin again, with the same event id.
@@ -89,6 +92,10 @@ class EventStream:
             return bool(await self._pipeline.call("PING") == b"PONG")
         except StreamUnavailable:
             return False
+
+    async def mind_hard_cap(self, log: LogSettings) -> bool:
+        """Has appends refused while the log is above its hard cap; true when they are. To be called about once a second."""
+        return await mind_hard_cap(self._pipeline, keys=self._keys, log=log)
 
     async def close(self) -> None:
         await self._pipeline.close()

@@ -11,6 +11,7 @@
 --         {'scheduled', event id, stream, incarnation, '', 0, conflict}
 --         {'duplicate', first event id, stream, incarnation, entry id or '' while it waits, 0, 0}
 --         {'incarnation', the ledger's}   the caller begins again
+--         {'full'}                        the log is above its hard cap; nothing was stored or counted
 --
 -- A record in `seen`: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text,
 -- which is empty while the event waits; `promote` fills it in.
@@ -22,9 +23,13 @@ local names = {'urgent', 'default', 'low', 'overflow'}
 local incarnation, index, marker, digest = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ledger = KEYS[5]
 
-local known = redis.call('HMGET', ledger, 'incarnation', 'seen_depths')
+local known = redis.call('HMGET', ledger, 'incarnation', 'seen_depths', 'full')
 if known[1] ~= incarnation then
     return {'incarnation', known[1] or ''}
+end
+-- Until then, unless whoever noted it says so again.
+if known[3] and tonumber(known[3]) > server_ms() then
+    return {'full'}
 end
 
 local function at_or_below(id, mark)
