@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 from processors.delivery import Delivery
+from processors.middleware import run_within, work_of
 from processors.registry import ProcessorSpec
 from schemas.event import StreamEvent
 
@@ -64,7 +65,7 @@ async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery
     task, is_too_slow = asyncio.current_task(), False
     assert task is not None
     try:
-        result = None if spec.is_async else await _in_thread(spec, event=event, delivery=delivery)
+        result = None if spec.is_async else await _plain(spec, event=event, delivery=delivery)
         deadlines.begin(task, timeout_s=spec.timeout_ms / 1000)
         try:
             if spec.is_async:
@@ -88,6 +89,19 @@ async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery
 
 def overstayed(processor: str, *, timeout_ms: int) -> TimeoutError:
     return TimeoutError(f"{processor} ran longer than its timeout_ms={timeout_ms}")
+
+
+async def _plain(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:
+    """What runs in a thread, with its middleware around the thread. It is not cancelled either: the thread would run on."""
+    if not spec.middleware:
+        return await _in_thread(spec, event=event, delivery=delivery)
+
+    async def run() -> None:
+        result = await _in_thread(spec, event=event, delivery=delivery)
+        if inspect.isawaitable(result):
+            await result
+
+    return await run_within(spec.middleware, work=work_of(spec.name, event, delivery), run=run)
 
 
 async def _in_thread(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery) -> Any:

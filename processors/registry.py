@@ -6,10 +6,11 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeVar
 
+from processors.middleware import Middleware, surrounded
 from processors.retry import Exponential
 from schemas.errors import ConfigError
 
@@ -32,6 +33,8 @@ class ProcessorSpec:
     is_async: bool = False
     retry: tuple[int, ...] | Exponential | None = None
     """None means the group's setting."""
+    middleware: tuple[Middleware, ...] = ()
+    """The first is outermost."""
 
 
 def processor(
@@ -40,12 +43,13 @@ def processor(
     timeout_ms: int = DEFAULT_TIMEOUT_MS,
     retry: Sequence[int] | Exponential | None = None,
     key: bool = False,
+    middleware: Sequence[Middleware] = (),
 ) -> Callable[[Function], Function]:
     """Marks a function as the processor of event types: exact (`github.push`) or by prefix (`github.*`, `*`).
 
     `retry` says how long to wait after the first, second, ... failed attempt: milliseconds, or `Exponential(...)`.
-    With `key` events of one key run one after the other, in their order, also over retries. Only attaches a spec; a worker that
-    is told the module finds it there. Raises ConfigError for what can never work.
+    With `key` events of one key run one after the other, in their order, also over retries. `middleware` is around every attempt.
+    Only attaches a spec; a worker that is told the module finds it there. Raises ConfigError for what can never work.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError("@processor needs at least one pattern, such as `github.push` or `*`; without one no event would reach it")
@@ -56,12 +60,17 @@ def processor(
         if value is not None and value < 1:
             raise ConfigError(f"@processor({patterns[0]!r}, {option}={value}): it must be at least 1, or no attempt could succeed")
 
+    for one in middleware:
+        if not isinstance(one, Middleware):
+            raise ConfigError(f"@processor({patterns[0]!r}, middleware=[{one!r}]): it is no Middleware; write an instance, as in Timing()")
+
     def attach(function: Function) -> Function:
         refuse_other_arguments(function)
         name = f"{function.__module__}:{function.__qualname__}"
         waits = retry if retry is None or isinstance(retry, Exponential) else tuple(retry)
         is_async = inspect.iscoroutinefunction(function)
-        setattr(function, ATTRIBUTE, ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async, waits))
+        spec = ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async, waits, tuple(middleware))
+        setattr(function, ATTRIBUTE, spec)
         return function
 
     return attach
@@ -97,7 +106,7 @@ class Registry:
     def __init__(self, specs: Iterable[ProcessorSpec]) -> None:
         """Raises ConfigError when two processors have the same pattern: which of them should run?"""
         self._by_pattern: dict[str, ProcessorSpec] = {}
-        for spec in specs:
+        for spec in map(within_middleware, specs):
             for pattern in spec.patterns:
                 other = self._by_pattern.setdefault(pattern, spec)
                 if other is not spec:
@@ -127,8 +136,20 @@ class Registry:
         return self._by_pattern.get("*")
 
 
+def within_middleware(spec: ProcessorSpec) -> ProcessorSpec:
+    """The processor as a worker calls it. What runs in a thread gets its middleware there (`dispatch.py`), around the thread."""
+    if not spec.middleware or not spec.is_async:
+        return spec
+    return replace(spec, function=surrounded(spec.function, processor=spec.name, middleware=spec.middleware), middleware=())
+
+
 def load(reference: str) -> Registry:
     """The registry of `module`, or of the one function `module:name`; raises ConfigError with the import's own error."""
+    return Registry(specs_called(reference))
+
+
+def specs_called(reference: str) -> list[ProcessorSpec]:
+    """The processors of `module`, or the one function `module:name`; raises ConfigError."""
     module_name, _, name = reference.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigError(f"the processors' module {module_name!r} is no name of a module, such as my_package.my_module; nothing was run")
@@ -136,7 +157,7 @@ def load(reference: str) -> Registry:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # A user's module may do anything at import; whatever it is, the worker cannot start.
         raise ConfigError(f"the processors' module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    return Registry([_spec_called(name, module=module)] if name else specs_in(module))
+    return [_spec_called(name, module=module)] if name else specs_in(module)
 
 
 def specs_in(module: ModuleType) -> list[ProcessorSpec]:

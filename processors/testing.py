@@ -35,7 +35,7 @@ from infra.streams.once import OnceReader
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from processors.recording import Run, recorded
-from processors.registry import ATTRIBUTE, ProcessorSpec, Registry, load, specs_in
+from processors.registry import ATTRIBUTE, ProcessorSpec, Registry, specs_called, specs_in
 from processors.settings import GroupSettings
 from processors.upkeep import Upkeep
 from processors.worker import Worker
@@ -213,7 +213,7 @@ def _specs(given: Processors) -> list[ProcessorSpec]:
     if isinstance(given, ProcessorSpec):
         return [given]
     if isinstance(given, str):
-        return load(given).specs
+        return specs_called(given)
     if isinstance(given, ModuleType):
         return specs_in(given)
     spec = getattr(given, ATTRIBUTE, None)
