@@ -4,6 +4,10 @@
     HOOKLAKE_FAILPOINT=archive.before_move=kill@3      the third time it is reached
 
 Each place is named where it is reached; without the variable, reaching one does nothing.
+
+    worker.after_read, .before_run, .before_settle, .after_settle     a child of a worker, around each of its steps
+    requeue.before, .after, discard.before, .after                    `hooklake dead-letters`, around each letter
+    archive.before_plan, .planned, .before_commit, .before_read_back, .before_sync, .before_move, .before_trim, .after_trim
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.clock import Clock
+from infra.failpoints import reach
 from infra.streams.entries import decode
 from infra.streams.reading import Lease
 from infra.streams.settle import Ack, Settlement
@@ -82,6 +83,7 @@ class Attempts:
         deadline = self._clock.monotonic() + spec.timeout_ms / 1000
         self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, deadline, hold_count))
         delivery = self._delivery(event, lease=lease, spec=spec, attempt=number, policy=policy)
+        reach("worker.before_run")
         try:
             error = await self._run(event, spec=spec, delivery=delivery)
         finally:

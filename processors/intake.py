@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from infra.failpoints import reach
 from infra.streams import groups, leases
 from infra.streams.keys import Keys
 from infra.streams.leases import Place
@@ -71,9 +72,12 @@ class Intake:
         try:
             await self._prepare()
             if has_room:
-                self._enqueue(await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms))
+                found = await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms)
             else:
-                self._enqueue(await self._reader.read_urgent(budget=self._hand.room))
+                found = await self._reader.read_urgent(budget=self._hand.room)
+            if found:
+                reach("worker.after_read")
+                self._enqueue(found)
         except StreamUnavailable as error:
             self.is_reading = False
             self._has_unheard = True

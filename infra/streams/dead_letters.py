@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from infra.failpoints import reach
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.entries import Fields, decode
@@ -154,8 +155,10 @@ class DeadLetters:
 
     def _decide(self, script: str, *, shard: int, args: list[Argument]) -> str:
         at = [self._keys.dead(shard), self._keys.dead_state(shard), self._keys.ledger(shard)]
+        reach(f"{script}.before")
         with translated():
             reply: bytes = run_blocking(self._client, script, keys=at, args=args)
+        reach(f"{script}.after")
         return reply.decode()
 
     def close(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from infra.running.embedded import free_port
 from infra.running.initialise import initialise
@@ -18,6 +20,7 @@ from tests.infra.running.processes import command_environment
 from tests.processors.waiting import letters, unsettled
 
 REAL = "processors"
+CHILD = "processors.child"
 # Notes each run, as one write that a kill cannot tear.
 NOTING = """
 import os
@@ -57,7 +60,7 @@ class WorkerProcesses:
         return [event.id for event in events]
 
     @contextmanager
-    def worker(self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", **group: object) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", **group: Any) -> Iterator[subprocess.Popen[bytes]]:
         """Killed at the end of the block, unless it has ended by then; `group` are settings of the group."""
         of_log = {"LOG__URL": self.log.url, "LOG__PREFIX": self.log.prefix, "LOG__SHARDS": str(self.log.shards)}
         of_group = {f"GROUPS__G__{name.upper()}": str(value) for name, value in {"ops_port": free_port(), **group}.items()}
@@ -72,6 +75,11 @@ class WorkerProcesses:
         finally:
             process.kill()  # and the kernel kills its children
             process.wait()
+
+    def die_at(self, failpoint: str, *, module: str = CHILD, **group: Any) -> None:
+        """Returns when a child has died there: one by itself, which no parent starts again."""
+        with self.worker(module, failpoint=failpoint, **group) as dying:
+            assert dying.wait(timeout=120) == -signal.SIGKILL, self.said()
 
     def _output(self, consumer: str) -> Path:
         return self.code / f"{consumer}.log"
