@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, parse_qs, urlsplit
+import re
+from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit
 
 EMBEDDED = "embedded"
 SCHEMES = ("redis", "rediss", "unix")
 CLUSTER = "+cluster"
+SENTINEL = "+sentinel"
 DEFAULT_PORT = 6379
+SENTINEL_PORT = 26379
+SENTINEL_LOGIN = ("sentinel_username", "sentinel_password")
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname", "ssl_certfile", "ssl_keyfile")
 CERTIFICATE_IS = ("none", "optional", "required")
 
@@ -17,6 +21,8 @@ def why_no_address(url: str) -> str:
     if url == EMBEDDED:
         return ""
     try:
+        if is_sentinel(url):
+            return _why_no_sentinels(url)
         return _why_no_cluster(url) if is_cluster(url) else _why_no_server(url)
     except ValueError as error:
         return f"it is no address: {error}"
@@ -24,30 +30,80 @@ def why_no_address(url: str) -> str:
 
 def is_cluster(url: str) -> bool:
     """True when it names nodes of a cluster, `redis+cluster://` or `rediss+cluster://`."""
+    return _is_kind(url, CLUSTER)
+
+
+def is_sentinel(url: str) -> bool:
+    """True when it names sentinels and a service that they watch, `redis+sentinel://` or `rediss+sentinel://`."""
+    return _is_kind(url, SENTINEL)
+
+
+def _is_kind(url: str, kind: str) -> bool:
     scheme, _, _ = url.partition("://")
-    return scheme.endswith(CLUSTER) and scheme.removesuffix(CLUSTER) in ("redis", "rediss")
+    return scheme.endswith(kind) and scheme.removesuffix(kind) in ("redis", "rediss")
 
 
 def seed_nodes(url: str) -> list[str]:
     """The nodes that a cluster's address names, each as `host:port`; any of them can tell where the others are."""
-    nodes = _cluster_parts(url)[1]
-    return [node if urlsplit(f"//{node}").port else f"{node.rstrip(':')}:{DEFAULT_PORT}" for node in nodes]
+    return _with_ports(_several(url)[1], port=DEFAULT_PORT)
 
 
 def node_address(url: str, *, node: str) -> str:
     """The address of one node, with the password and the options of its cluster's address."""
-    parts, _, login = _cluster_parts(url)
+    parts, _, login = _several(url)
     return SplitResult(parts.scheme.removesuffix(CLUSTER), login + node, "/0", parts.query, "").geturl()
 
 
-def _cluster_parts(url: str) -> tuple[SplitResult, list[str], str]:
+def _several(url: str) -> tuple[SplitResult, list[str], str]:
+    """The parts of an address, the servers that it names, and the login before them with its `@`."""
     parts = urlsplit(url)
     login, at, nodes = parts.netloc.rpartition("@")
     return parts, nodes.split(","), login + at
 
 
+def _with_ports(nodes: list[str], *, port: int) -> list[str]:
+    return [node if urlsplit(f"//{node}").port is not None else f"{node.rstrip(':')}:{port}" for node in nodes]
+
+
+def service_name(url: str) -> str:
+    """What sentinels call the log's primary and its replicas."""
+    return urlsplit(url).path.strip("/").partition("/")[0]
+
+
+def sentinel_addresses(url: str) -> list[str]:
+    """The address of each sentinel; sentinels have logins of their own, or none."""
+    parts, nodes, _ = _several(url)
+    options = parse_qs(parts.query, keep_blank_values=True)
+    user, password = (quote(options.get(name, [""])[0], safe="") for name in SENTINEL_LOGIN)
+    login = f"{user}:{password}@" if user or password else ""
+    scheme, query = parts.scheme.removesuffix(SENTINEL), _without_login(options)
+    return [SplitResult(scheme, login + node, "/0", query, "").geturl() for node in _with_ports(nodes, port=SENTINEL_PORT)]
+
+
+def primary_address(url: str, *, node: str) -> str:
+    """The address of the primary `host:port` that sentinels have named, with the login, database and options of their address."""
+    parts, _, login = _several(url)
+    database = parts.path.strip("/").partition("/")[2] or "0"
+    query = _without_login(parse_qs(parts.query, keep_blank_values=True))
+    return SplitResult(parts.scheme.removesuffix(SENTINEL), login + node, f"/{database}", query, "").geturl()
+
+
+def _without_login(options: dict[str, list[str]]) -> str:
+    return urlencode({name: values for name, values in options.items() if name not in SENTINEL_LOGIN}, doseq=True)
+
+
+def _why_no_sentinels(url: str) -> str:
+    parts = urlsplit(url)
+    if not re.fullmatch(r"/[\w.-]+(/[0-9]*)?", parts.path):
+        return "after the sentinels it needs the name of the service that they watch, and may have a database: /NAME or /NAME/0"
+    if "db" in parse_qs(parts.query, keep_blank_values=True):
+        return "its option db would have no effect; write the database after the name of the service, /NAME/0"
+    primary = primary_address(url, node="primary:1")
+    return next(filter(None, (_why_no_server(one) for one in (primary, *sentinel_addresses(url)))), "")
+
+
 def _why_no_cluster(url: str) -> str:
-    parts, nodes, _ = _cluster_parts(url)
+    parts, nodes, _ = _several(url)
     databases = [parts.path.strip("/"), *parse_qs(parts.query, keep_blank_values=True).get("db", [])]
     wrong = [name for name in databases if name not in ("", "0")]
     if wrong:
@@ -59,7 +115,9 @@ def _why_no_server(url: str) -> str:
     parts = urlsplit(url)
     port = parts.port  # raises ValueError
     if parts.scheme not in SCHEMES:
-        return "it is neither `embedded` nor an address that begins with redis://, rediss://, unix:// or redis+cluster://"
+        return (
+            "it is neither `embedded` nor an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
+        )
     if parts.scheme == "unix" and not parts.path:
         return "a unix:// address needs the path of a socket"
     if parts.scheme != "unix" and (not parts.hostname or port == 0):
@@ -76,6 +134,8 @@ def shown(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"unix://{parts.path}"
+    if is_sentinel(url):
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{service_name(url)}"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 

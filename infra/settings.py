@@ -55,6 +55,7 @@ class LogSettings(Strict):
     url: str = Field(
         "embedded",
         description="`embedded`, or a server's address: `redis://host:6379/0`, `unix:///path`, `rediss://...?ssl_ca_certs=FILE` for TLS, "
+        "`redis+sentinel://host:26379,host:26380/NAME` for the primary that sentinels call NAME, "
         "`redis+cluster://host:7000,host:7001/0` for a cluster.",
     )
     shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")

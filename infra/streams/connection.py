@@ -13,10 +13,11 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry as RedisRetry
 
-from infra.log_address import EMBEDDED, is_cluster, node_address, seed_nodes
+from infra.log_address import EMBEDDED, is_cluster, is_sentinel, node_address, seed_nodes
 from infra.settings import LogSettings
 from infra.streams.cluster import ClusterPipeline
 from infra.streams.pipelining import Pipeline, ServerPipeline
+from infra.streams.sentinel import SentinelPipeline, blocking_client
 from infra.streams.wire import Confirmation
 from schemas.errors import StreamUnavailable
 
@@ -38,6 +39,8 @@ def open_pipeline(log: LogSettings, *, home: Path, wait_ms: int = 0) -> Pipeline
     timeout_ms, confirmation = log.timeout_ms + wait_ms, confirmation_of(log)
     if is_cluster(log.url):
         return ClusterPipeline(log.url, timeout_ms=timeout_ms, confirmation=confirmation)
+    if is_sentinel(log.url):
+        return SentinelPipeline(log.url, timeout_ms=timeout_ms, confirmation=confirmation)
     return ServerPipeline(lambda: log_url(log, home=home), timeout_ms=timeout_ms, confirmation=confirmation)
 
 
@@ -59,6 +62,8 @@ def open_blocking(log: LogSettings, *, home: Path) -> redis.Redis:
         "retry": RedisRetry(NoBackoff(), 0),
         "health_check_interval": 0,
     }
+    if is_sentinel(url):
+        return blocking_client(url, timeout_ms=log.timeout_ms, options=options)
     if not is_cluster(url):
         return redis.Redis.from_url(url, **options)
     first, *others = seed_nodes(url)

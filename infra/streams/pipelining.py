@@ -76,6 +76,8 @@ class ServerPipeline(Pipeline):
     """A connection to one server that is made when needed and made again when lost."""
 
     one_keyspace = True
+    must_be_primary = False
+    """Whether a server that is none is left before it is used, and not only when it refuses to write."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class ServerPipeline(Pipeline):
             return self._generation
 
     async def _dial(self) -> Wire:
-        where: dict[str, Any] = parse_url(self._address())  # type: ignore[no-untyped-call]
+        where: dict[str, Any] = parse_url(await self._find())  # type: ignore[no-untyped-call]
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -130,10 +132,14 @@ class ServerPipeline(Pipeline):
                 else:
                     host, port = where.get("host", "127.0.0.1"), where.get("port", 6379)
                     _, wire = await loop.create_connection(self._new_wire, host, port, ssl=_tls(where))
-                await _introduce(wire, where=where)
+                await _introduce(wire, where=where, must_be_primary=self.must_be_primary)
         except (OSError, TimeoutError) as error:
             raise StreamUnavailable(f"the log cannot be reached: {str(error) or type(error).__name__}") from error
         return wire
+
+    async def _find(self) -> str:
+        """The server's address; raises StreamUnavailable."""
+        return self._address()
 
     def _new_wire(self) -> Wire:
         return Wire(self._timeout_s, confirmation=self._confirmation)
@@ -174,14 +180,21 @@ def _tls(where: dict[str, Any]) -> ssl.SSLContext | None:
     return SSLConnection(**{name: value for name, value in where.items() if name.startswith("ssl_")}).ssl_context.get()
 
 
-async def _introduce(wire: Wire, *, where: dict[str, Any]) -> None:
+async def _introduce(wire: Wire, *, where: dict[str, Any], must_be_primary: bool) -> None:
     with contextlib.ExitStack() as on_failure:  # a caller that gives up meanwhile included
         on_failure.callback(wire.discard, "it did not let us in")
         if where.get("password"):
             checked(await wire.send(["AUTH", *([where["username"]] if where.get("username") else []), where["password"]]))
         if where.get("db"):
             checked(await wire.send(["SELECT", where["db"]]))
+        if must_be_primary and (reason := why_no_primary(checked(await wire.send(["ROLE"])))):
+            raise StreamUnavailable(reason)
         on_failure.pop_all()
+
+
+def why_no_primary(role: Sequence[Any]) -> str:
+    """What a server's answer to ROLE says against it, or an empty text. Pure."""
+    return "" if role[0] == b"master" else f"the server that should be the log's primary is a {role[0].decode()}"
 
 
 def checked(reply: Any) -> Any:
