@@ -123,6 +123,7 @@ def sentence(group: str, *, found: Standing, removed: bool) -> str:
     undelivered = "an unknown number" if found.undelivered is None else found.undelivered
     what = f"{undelivered} not yet delivered, {found.pending} in work, {found.waiting} waiting retries"
     what += f", {found.parked} parked" if found.parked else ""
+    what += f", {found.owed} owed" if found.owed else ""
     if found.written:
         what += f", what it wrote through delivery.once ({', '.join(found.written)})"
     return f"group {group} is removed, and with it: {what}" if removed else f"group {group} would be removed, and with it: {what}"
@@ -135,16 +136,22 @@ def _agreed(group: str, *, found: Standing) -> bool:
 
 
 def _as_json(group: str, *, found: Standing, removed: bool) -> str:
-    counts = {"undelivered": found.undelivered, "pending": found.pending, "waiting": found.waiting, "parked": found.parked}
+    counts = {
+        "undelivered": found.undelivered,
+        "pending": found.pending,
+        "waiting": found.waiting,
+        "parked": found.parked,
+        "owed": found.owed,
+    }
     return orjson.dumps({"group": group, "removed": removed, **counts, "written": found.written}).decode()
 
 
 def _table(groups: list[GroupState]) -> Table:
-    table = Table("group", "kind", "not yet delivered", "in work", "parked", "last sign of life")
+    table = Table("group", "kind", "not yet delivered", "in work", "parked", "owed", "last sign of life")
     for state in groups:
         undelivered = "unknown" if state.undelivered is None else str(state.undelivered)
         seen = "-" if state.idle_ms is None or state.group == ARCHIVE_GROUP else f"{state.idle_ms / 1000:.0f} s ago"
-        table.add_row(state.group, state.kind, undelivered, str(state.pending), str(state.parked), seen)
+        table.add_row(state.group, state.kind, undelivered, str(state.pending), str(state.parked), str(state.owed), seen)
     return table
 
 

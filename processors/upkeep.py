@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from infra.settings import LogSettings
 from infra.streams import groups, janitor
+from infra.streams.caps import mind_hard_cap
 from infra.streams.delayed import promote_due
 from infra.streams.group_removal import reap_groups
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
 from infra.streams.parked import Parked
 from infra.streams.pipelining import Pipeline
+from infra.streams.spill import make_room
 from infra.telemetry import Telemetry
 from processors.settings import DeadLetterSettings
 
@@ -24,8 +27,11 @@ Chore = tuple[str, Callable[[], Awaitable[None]], int]
 class Upkeep:
     """The chores of one worker."""
 
-    def __init__(self, acts: Pipeline, *, keys: Keys, group: str, dead_letters: DeadLetterSettings, telemetry: Telemetry) -> None:
+    def __init__(
+        self, acts: Pipeline, *, keys: Keys, group: str, log: LogSettings, dead_letters: DeadLetterSettings, telemetry: Telemetry
+    ) -> None:
         self._acts = acts
+        self._log = log
         self._keys = keys
         self._group = group
         self._dead_letters = dead_letters
@@ -37,6 +43,7 @@ class Upkeep:
             ("promote", self.promote, 100),
             ("parked", self._take_parked_back, 1000),
             ("trim", self._trim, 1000),
+            ("room", self._make_room, 1000),
             ("lag", self._show_lag, 2000),
             ("groups", self._look_after_groups, 5000),
             ("reap", self._reap, 60_000),
@@ -53,6 +60,12 @@ class Upkeep:
     async def _trim(self) -> None:
         await janitor.trim(self._acts, keys=self._keys)
         await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
+
+    async def _make_room(self) -> None:
+        await mind_hard_cap(self._acts, keys=self._keys, log=self._log)
+        for done in await make_room(self._acts, keys=self._keys, log=self._log):
+            said = {"stream": done.stream, "owed": done.owed, "trimmed": done.trimmed}
+            self._telemetry.log.warning("log above its soft cap: archived events taken from groups that lag", **said)
 
     async def _look_after_groups(self) -> None:
         await groups.note_alive(self._acts, keys=self._keys, group=self._group)

@@ -103,7 +103,7 @@ class Worker:
             clock=clock,
         )
         self._upkeep = self.upkeep(
-            self._acts, keys=self._keys, group=group, dead_letters=dead_letters or DeadLetterSettings(), telemetry=telemetry
+            self._acts, keys=self._keys, group=group, log=log, dead_letters=dead_letters or DeadLetterSettings(), telemetry=telemetry
         )
         self._shares_hand = len(registry.specs) > 1
         self._clock = clock

@@ -100,6 +100,12 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
         if state.parked
     ]
     needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
+    needs += [
+        f"group {state.group} is owed {state.owed} events that were taken off the log to make room: they are in the archive, from "
+        "where they cannot be given back yet"
+        for state in overview.groups
+        if state.owed
+    ]
     needs += _memory_needs(overview.weight)
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")

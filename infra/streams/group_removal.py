@@ -33,6 +33,8 @@ class Standing:
     """Retries that wait for their time."""
     parked: int
     """Entries that wait for a worker which can read their version."""
+    owed: int
+    """Events that were taken off the log to make room, and are in the archive."""
     written: list[str]
     """What it wrote through `delivery.once`: `<kind>:<name>`, sorted."""
 
@@ -72,7 +74,7 @@ def removal_call(keys: Keys, *, shard: int, group: str, act: Act, least_idle_ms:
     """KEYS and ARGV of the script, for either client. Pure."""
     *events, retry = group_streams(keys, shard=shard, group=group)
     at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, *events]
-    at += [keys.parked(shard, group), keys.once(shard, group)]
+    at += [keys.parked(shard, group), keys.once(shard, group), keys.owed(shard, group), keys.ledger(shard)]
     if shard == 0:
         at.append(keys.members(group))
     return at, [group, act, least_idle_ms]
@@ -90,7 +92,8 @@ def standing(replies: list[list[Any]]) -> Standing:
         undelivered=None if -1 in undelivered else sum(undelivered),
         waiting=sum(reply[4] for reply in replies),
         parked=sum(reply[5] for reply in replies),
-        written=sorted({name.decode() for reply in replies for name in reply[6]}),
+        owed=sum(reply[6] for reply in replies),
+        written=sorted({name.decode() for reply in replies for name in reply[7]}),
     )
 
 

@@ -5,7 +5,7 @@ Due retries are promoted by `delayed.py`. Run by every worker; each act is one s
 
 from __future__ import annotations
 
-from infra.streams.keys import Keys
+from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import group_streams
 
@@ -19,11 +19,13 @@ ROUNDS = 20
 
 async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
     """Notes how far each group has settled, and removes what all, `archive` above all, are done with; returns how many entries went."""
-    removed = 0
-    for shard in keys.all_shards():
-        for stream in keys.event_streams(shard):
-            removed += await pipeline.run("trim", keys=[stream, keys.registry(shard), keys.ledger(shard)], args=[])
-    return removed
+    of_streams = [await trim_stream(pipeline, keys=keys, shard=shard, name=name) for shard in keys.all_shards() for name in EVENT_STREAMS]
+    return sum(of_streams)
+
+
+async def trim_stream(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) -> int:
+    """The same for one stream."""
+    return int(await pipeline.run("trim", keys=[keys.events(shard, name), keys.registry(shard), keys.ledger(shard)], args=[]))
 
 
 async def trim_dead(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int:

@@ -13,6 +13,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:registry                               hash    number of shards, declared groups, their positions and signs of life
     {n}:once:<group>                           set     what the group wrote through `delivery.once`: kind and name
     {n}:once:<group>:<kind>:<name>             hash or set  one of these: `counts`, `values` (event id and value) or `members`
+    {n}:owed:<group>                           hash    what was taken off the log although the group had not settled it; all of it is
+                                                       in the archive, from which it is to be given back
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
@@ -28,10 +30,18 @@ Fields of the ledger:
     lost_scheduled                             those that were gone when their time came
     dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
     lost:<group>                               deliveries whose entry was trimmed beneath the group
+    owed:<group>                               events that `{n}:owed:<group>` stands for
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)
     before:accepted                            events that ledgers which are gone had counted (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
+
+Fields of `{n}:owed:<group>`:
+
+    range|<stream>|<incarnation>|<to>          `after|first|last`: every entry above the id `after`, up to and including `to`, with the
+                                               numbers from first to last; without incarnation and numbers where all are foreign entries
+    id|<stream>|<incarnation>|<entry id>       `number|delivery count`: an entry that was in work; without incarnation and number when
+                                               it was gone from the stream by then
 
 Fields of the registry:
 
@@ -97,6 +107,9 @@ class Keys:
 
     def seen(self, shard: int, *, period: int, bucket: int) -> str:
         return self._key(shard, f"seen:{period}:{bucket}")
+
+    def owed(self, shard: int, group: str) -> str:
+        return self._key(shard, f"owed:{group}")
 
     def ledger(self, shard: int) -> str:
         return self._key(shard, "ledger")

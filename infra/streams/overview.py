@@ -33,6 +33,8 @@ class GroupState:
     dead_letters_ever: int = 0
     lost: int = 0
     """Deliveries whose entry was trimmed beneath the group."""
+    owed: int = 0
+    """Events that were taken off the log before the group had settled them, to make room; they are in the archive."""
     parked: int = 0
     """Entries of a version that no worker which runs can read."""
     idle_ms: int | None = None
@@ -122,13 +124,13 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     noted = (int(ledgers[0].get(name, b"0")) for name in (b"foreign:events", b"repeated:events", b"before:accepted"))
     found.foreign_rows, found.repeated, found.accepted_before = noted
     for group, kind in sorted(_declared(registry).items()):
-        dead, closed, lost = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost"))
+        dead, closed, lost, owed = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost", "owed"))
         lags = await read_lag(pipeline, keys=keys, group=group)
         ages = [await oldest_undelivered_ms(pipeline, keys=keys, lag=lag) for lag in lags if lag.undelivered != 0]
         idle_ms = _ago(registry.get(f"alive:{group}".encode()), now_ms=now_ms)
         state = _group_state(group, kind=kind, lags=lags, ages=ages)
         parked = await count_parked(pipeline, keys=keys, group=group)
-        state = replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost, parked=parked, idle_ms=idle_ms)
+        state = replace(state, dead_letters=dead - closed, dead_letters_ever=dead, lost=lost, owed=owed, parked=parked, idle_ms=idle_ms)
         found.groups.append(state)
     return found
 

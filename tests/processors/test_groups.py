@@ -59,7 +59,7 @@ async def test_a_group_in_use_is_not_removed_unless_forced(
     assert (refused.returncode, "group g was in use" in refused.stderr) == (1, True)
     assert dry.stdout == "group g would be removed, and with it: 0 not yet delivered, 0 in work, 1 waiting retries\n"
     assert (unasked.returncode, "say --yes where nobody can be asked" in unasked.stderr) == (2, True)
-    counts = {"undelivered": 0, "pending": 0, "waiting": 1, "parked": 0}
+    counts = {"undelivered": 0, "pending": 0, "waiting": 1, "parked": 0, "owed": 0}
     assert json.loads(forced.stdout) == {"group": "g", "removed": True, **counts, "written": []}
     assert groups("list").stdout == "no groups\n"
     client.close()

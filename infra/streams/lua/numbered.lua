@@ -1,27 +1,8 @@
--- The nearest entry that has a number, from one end of a range towards the other, without its body. Foreign entries have no
--- number; a thousand of them are passed over in one call, and the caller goes on from there.
+-- The nearest entry that has a number, from one end of a range towards the other, without its body.
 --
 -- KEYS  1 stream
 -- ARGV  1 XRANGE or XREVRANGE  2 where to begin  3 where to end
 -- returns {entry id, incarnation, number} | {entry id passed over last} | {} when the range has no more
-local last
-local from, count = ARGV[2], 1  -- nearly always the first one has a number, and its neighbours may be large
-for _ = 1, 100 do
-    local entries = redis.call(ARGV[1], KEYS[1], from, ARGV[3], 'COUNT', count)
-    for _, entry in ipairs(entries) do
-        last = entry[1]
-        local fields = {}
-        for i = 1, #entry[2], 2 do
-            fields[entry[2][i]] = entry[2][i + 1]
-        end
-        local incarnation, number = fields.incarnation or '', fields.sequence or ''
-        if string.match(incarnation, '^%w+$') and string.match(number, '^%d+$') and #number <= 15 then
-            return {last, incarnation, number}
-        end
-    end
-    if #entries < count then
-        return {}
-    end
-    from, count = '(' .. last, 10
-end
-return {last}
+-- include nearest
+
+return nearest(KEYS[1], ARGV[1], ARGV[2], ARGV[3])

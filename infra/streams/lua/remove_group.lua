@@ -2,11 +2,12 @@
 -- worker said so, or a consumer did anything, within the least idle time.
 --
 -- KEYS  1 registry  2 delayed  3 delayed bodies  4 lease of the group  5 its retry stream  6-9 event streams
---       10 its parked stream  11 the names of what it wrote through `delivery.once`  12 its members (shard 0 only)
+--       10 its parked stream  11 the names of what it wrote through `delivery.once`
+--       12 what it is owed  13 ledger  14 its members (shard 0 only)
 -- ARGV  1 group  2 count | remove | reap (only an ephemeral group, idle for its own time to live)  3 least idle ms
 -- returns {'counted' | 'removed' | 'alive' | 'durable' (not reaped) | 'unknown' (there is no such group),
 --          idle ms or -1, pending, not yet delivered or -1 when the server cannot tell, retries that wait,
---          parked entries, what it wrote through `delivery.once`, each as `<kind>:<name>`}
+--          parked entries, events that it is owed, what it wrote through `delivery.once`, each as `<kind>:<name>`}
 -- include id_above
 
 local group, act, least_idle_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -23,7 +24,7 @@ local kind = redis.call('HGET', KEYS[1], 'group:' .. group)
 if act == 'reap' then
     least_idle_ms = tonumber(string.match(kind or '', '^ephemeral:(%d+)$'))
     if not least_idle_ms then
-        return {'durable', -1, 0, 0, 0, 0, {}}
+        return {'durable', -1, 0, 0, 0, 0, 0, {}}
     end
 end
 
@@ -57,11 +58,12 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
 end
 
 local parked, written = redis.call('XLEN', KEYS[10]), redis.call('SMEMBERS', KEYS[11])
+local owed = tonumber(redis.call('HGET', KEYS[13], 'owed:' .. group) or '0')
 local function answer(status)
-    return {status, idle_ms, pending, undelivered, #waiting, parked, written}
+    return {status, idle_ms, pending, undelivered, #waiting, parked, owed, written}
 end
 
-if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5], KEYS[10], KEYS[11]) == 0 then
+if not kind and #streams == 0 and #waiting == 0 and redis.call('EXISTS', KEYS[5], KEYS[10], KEYS[11], KEYS[12]) == 0 then
     return answer('unknown')
 elseif idle_ms >= 0 and idle_ms < least_idle_ms then
     return answer('alive')
@@ -81,9 +83,10 @@ for _, member in ipairs(waiting) do
     redis.call('ZREM', KEYS[2], member)
     redis.call('HDEL', KEYS[3], member)
 end
-redis.call('DEL', KEYS[4], KEYS[5], KEYS[10])
-if KEYS[12] then
-    redis.call('DEL', KEYS[12])
+redis.call('DEL', KEYS[4], KEYS[5], KEYS[10], KEYS[12])
+redis.call('HDEL', KEYS[13], 'owed:' .. group)
+if KEYS[14] then
+    redis.call('DEL', KEYS[14])
 end
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' then
