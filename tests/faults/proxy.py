@@ -1,6 +1,7 @@
-"""Owns a TCP proxy that harms what passes through it, in toxiproxy's words: `limit_data`, `reset_peer`, `latency`.
+"""Owns a TCP proxy that harms what passes through it, in toxiproxy's words: `limit_data`, `reset_peer`, `latency`, `timeout`.
 
-Toxics apply to connections that are made after they were set; `heal` lets new ones pass unharmed.
+Toxics apply to connections that are made after they were set; `heal` lets new ones pass unharmed. Only `hold`, which is
+toxiproxy's `timeout`, is for all connections at once: they stay, and nothing passes in either direction until `heal`.
 """
 
 from __future__ import annotations
@@ -42,17 +43,30 @@ class Proxy:
     replied_bytes: int = 0
     """What has been let through from the server to clients, over all connections."""
     _connections: set[asyncio.Future[None]] = field(default_factory=set)
+    _flowing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def harm(self, *, limit_data: int | None = None, reset_peer: int | None = None, latency_ms: int = 0) -> None:
         self.toxics = Toxics(limit_data, reset_peer, latency_ms)
 
+    def hold(self) -> None:
+        """From now on nothing passes, also of what is on its way."""
+        self._flowing.clear()
+
     def heal(self) -> None:
         self.toxics = Toxics()
+        self._flowing.set()
+
+    def lead_to(self, upstream_port: int) -> None:
+        """From now on new connections go there, and those that there are end."""
+        self.upstream_port = upstream_port
+        for connection in self._connections:
+            connection.cancel()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Proxy]:
         listening = await asyncio.start_server(self._join, "127.0.0.1", 0)
         self.port = listening.sockets[0].getsockname()[1]
+        self._flowing.set()
         try:
             yield self
         finally:
@@ -70,11 +84,15 @@ class Proxy:
         self._connections.discard(connection)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
-        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        try:
+            from_server, to_server = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        except OSError:  # nobody listens there any more
+            writer.close()
+            return
         for side in (writer, to_server):
             # Without it the kernel holds small frames back for 40 ms, which would look like a slow server.
             side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        both = [asyncio.ensure_future(_pass(reader, to_server)), asyncio.ensure_future(self._harm(from_server, writer, toxics=toxics))]
+        both = [asyncio.ensure_future(self._pass(reader, to_server)), asyncio.ensure_future(self._harm(from_server, writer, toxics=toxics))]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -90,6 +108,7 @@ class Proxy:
         left = toxics.most_bytes
         while data := await reader.read(CHUNK_BYTES):
             await asyncio.sleep(toxics.latency_ms / 1000)
+            await self._flowing.wait()
             data = data if left is None else data[:left]
             writer.write(data)
             await writer.drain()
@@ -102,9 +121,9 @@ class Proxy:
             # Lingering for no time at all: closing then sends RST, not FIN.
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):  # the client may hang up at any time
-        while data := await reader.read(CHUNK_BYTES):
-            writer.write(data)
-            await writer.drain()
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):  # the client may hang up at any time
+            while data := await reader.read(CHUNK_BYTES):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()

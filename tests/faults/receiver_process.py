@@ -19,8 +19,8 @@ BODY = b'{"repository": {"full_name": "octo/hello"}}'
 
 
 @contextmanager
-def receiver(module: str, *, home: Path, log_url: str) -> Iterator[str]:
-    environment = command_environment(home, LOG__URL=log_url, LOG__TIMEOUT_MS="500")
+def receiver(module: str, *, home: Path, log_url: str, **settings: str) -> Iterator[str]:
+    environment = command_environment(home, **{"LOG__URL": log_url, "LOG__TIMEOUT_MS": "500", **settings})
     process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
     try:
         port = int(environment["HOOKLAKE_INGEST__OPS_PORT"])

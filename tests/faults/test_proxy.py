@@ -66,3 +66,26 @@ async def test_latency_holds_replies_back() -> None:
         await read_all(proxy, at_most=len(REPLY))
 
         assert time.monotonic() - began >= 0.2
+
+
+async def test_hold_lets_nothing_pass_until_it_is_healed() -> None:
+    async with replying() as proxy:
+        proxy.hold()
+        reading = asyncio.ensure_future(read_all(proxy, at_most=len(REPLY)))
+        await asyncio.wait([reading], timeout=0.1)
+        assert not reading.done()
+
+        proxy.heal()
+        assert await reading == REPLY
+
+
+async def test_connections_end_when_the_proxy_leads_elsewhere() -> None:
+    async with replying() as proxy, replying() as other:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        await reader.readexactly(len(REPLY))
+
+        proxy.lead_to(other.upstream_port)
+
+        assert await reader.read() == b""
+        writer.close()
+        assert await read_all(proxy, at_most=len(REPLY)) == REPLY
