@@ -4,6 +4,7 @@ The only module that reads the environment. Each service describes its own secti
 this one knows the section names and the two sections that everybody needs, `log` and `telemetry`.
 
     HOOKLAKE_HOME              where data and hooklake.yaml live; default .hooklake in the working directory
+    HOOKLAKE_SETTINGS          the settings file, if it is another than that of the home; a worker keeps its children's so
     HOOKLAKE_FAILPOINT         where a fault test stops this process; see failpoints.py
     HOOKLAKE_LOG__URL=...      overrides log.url, and so on for every setting; other HOOKLAKE_ names are refused
 """
@@ -30,7 +31,8 @@ from schemas.event import NAME_PATTERN, is_name
 FILE_NAME = "hooklake.yaml"
 LEAST_SECRET_BYTES = 16
 PREFIX = "HOOKLAKE_"
-NO_SETTINGS = (f"{PREFIX}HOME", f"{PREFIX}FAILPOINT")
+SETTINGS_VARIABLE = f"{PREFIX}SETTINGS"
+NO_SETTINGS = (f"{PREFIX}HOME", SETTINGS_VARIABLE, f"{PREFIX}FAILPOINT")
 """Variables of ours that override nothing in the file."""
 
 CAP_PATTERN = r"^([1-9][0-9]?%|[1-9][0-9]{0,5}[KMG]iB)$"
@@ -177,11 +179,14 @@ def home_directory() -> Path:
     return Path(os.environ.get(f"{PREFIX}HOME") or ".hooklake").absolute()
 
 
-def load_settings(home: Path | None = None) -> Settings:
-    """Reads the file of `home`; raises ConfigError when there is none or it is not what we describe."""
+def settings_path(home: Path) -> Path:
+    return Path(os.environ.get(SETTINGS_VARIABLE) or home / FILE_NAME).absolute()
+
+
+def load_settings(home: Path | None = None, *, path: Path | None = None) -> Settings:
+    """Reads the file of `home`, or that at `path`; raises ConfigError when there is none or it is not what we describe."""
     home = (home or home_directory()).absolute()
-    path = home / FILE_NAME
-    return Settings(home=home, file=_read_file(path))
+    return Settings(home=home, file=_read_file(path or settings_path(home)))
 
 
 def _read_file(path: Path) -> SettingsFile:

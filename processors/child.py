@@ -42,11 +42,15 @@ def child(
     group: Annotated[str, typer.Option(help="The consumer group.")],
     consumer: Annotated[str, typer.Option(help="The name of this child within the group; no other process may have it.")],
     ops_fd: Annotated[int | None, typer.Option(min=0, help="Serve metrics and health on this inherited socket.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether settings and processors are fit to run.")] = False,
 ) -> None:
     """Runs one child of a worker; `hooklake work` starts it, and starts the next one when it dies."""
     settings = load_settings()
     options = group_settings(settings, group)
     append_user_path(Path.cwd())
+    if check:
+        asyncio.run(refuse_unfit(settings, group=group, options=options, module=module))
+        return
     telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
     telemetry.begin_group(group)
     try:
@@ -55,6 +59,13 @@ def child(
             runner.run(work)
     finally:
         telemetry.shutdown()
+
+
+async def refuse_unfit(settings: Settings, *, group: str, options: GroupSettings, module: str) -> None:
+    """Raises ConfigError for whatever would keep a child from starting."""
+    _ = settings.telemetry, settings.section("dead_letters", DeadLetterSettings)
+    async with assigned(group, options=options, module=module, home=settings.home):
+        refuse_unfit_log(settings.log, home=settings.home)
 
 
 async def _work(

@@ -31,7 +31,7 @@ from infra.settings import LogSettings, environment_value, environment_with
 from infra.streams.connection import open_blocking
 from infra.streams.probe import refuse_unfit
 from ingest.settings import IngestSettings
-from processors.__main__ import STOP_WITHIN_S
+from processors.crew import STOP_WITHIN_S
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = ROOT / "infra" / "deploy" / "Dockerfile"

@@ -19,6 +19,7 @@ import typer
 
 from infra.log_address import EMBEDDED, shown
 from infra.running.announce import Announcer
+from infra.running.child import Child
 from infra.running.cli import run
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.healthcheck import is_fine, log_answers
@@ -26,7 +27,7 @@ from infra.running.initialise import initialise, write_new
 from infra.running.ops import listen_for_ops
 from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, refuse_unasked_ports, services_of
 from infra.running.sockets import listen
-from infra.running.supervisor import Child, Supervisor
+from infra.running.supervisor import Supervisor
 from infra.settings import Settings, environment_with, home_directory, load_settings
 from infra.streams.connection import ADDRESS_FILE
 from schemas.errors import ConfigError

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.running.child import Child, RestartPolicy, describe_end, stop_stages
 from infra.running.children import die_with, has_ended, reap_group
 from infra.running.last_words import last_words
 from schemas.errors import ConfigError
@@ -22,57 +23,6 @@ TICK_S = 0.1
 PROBE_EVERY_S = 1.0
 LARGEST_LOG_BYTES = 20 * 1024 * 1024
 EXIT_CONFIG = 2
-
-
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
-    """How long to wait before the n-th restart in a row; a child that was up for `healthy_s` begins anew. Pure."""
-
-    first_s: float = 0.5
-    cap_s: float = 30.0
-    healthy_s: float = 30.0
-
-    def delay_s(self, deaths: int) -> float:
-        return float(min(self.cap_s, self.first_s * 2 ** min(deaths - 1, 20)))
-
-    def deaths_after(self, deaths: int, *, lived_s: float) -> int:
-        """How many deaths in a row there are, with the one of a child that lived so long."""
-        return 1 if lived_s >= self.healthy_s else deaths + 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
-    """One process to keep running."""
-
-    name: str
-    command: Sequence[str]
-    environment: dict[str, str]
-    is_ready: Callable[[], bool]
-    stop_stage: int
-    """Stages stop one after the other, lowest first; children of one stage stop together."""
-    after: str = ""
-    """Starts when this one is ready, or after `patience_s` without."""
-    patience_s: float = float("inf")
-    why_not: Callable[[], str] | None = None
-    """Asked once before the first start: a sentence means that this machine has to do without the child."""
-    is_alive: Callable[[], bool] | None = None
-    """Asked now and then; a child that has not answered for `hung_after_s` can do nothing any more, and is killed."""
-    hung_after_s: float = float("inf")
-    why_unready: Callable[[], str] | None = None
-    """Asked once when it runs and is not ready for `slow_after_s`: what a person should know about it."""
-    slow_after_s: float = 10.0
-    grace_s: float = 20.0
-    pass_fds: tuple[int, ...] = ()
-
-
-def stop_stages(children: Sequence[Child]) -> list[list[str]]:
-    """The names in the order of stopping. Pure."""
-    stages = sorted({child.stop_stage for child in children})
-    return [[child.name for child in children if child.stop_stage == stage] for stage in stages]
-
-
-def describe_end(returncode: int) -> str:
-    return f"died (signal {-returncode})" if returncode < 0 else f"exited with {returncode}"
 
 
 @dataclass(slots=True)
@@ -98,6 +48,8 @@ class Running:
     pulse: Future[bool] | None = None
     doubt: Future[str] | None = None
     log_offset: int = 0
+    retired_at: float | None = None
+    """Since when it is told to stop, not to be started again."""
 
 
 @dataclass(slots=True)
@@ -110,7 +62,9 @@ class Supervisor:
     say: Callable[[str], None]
     on_ready: Callable[[str], None] = lambda _name: None
     """Called in a thread of its own, each time a child becomes ready."""
-    policy: RestartPolicy = RestartPolicy()
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    each_look: Callable[[], None] = lambda: None
+    """Called between two looks at the children, in the same thread: the place to add and retire some."""
     _running: dict[str, Running] = field(default_factory=dict)
     _probes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe"))
     _began_at: float = 0.0
@@ -129,16 +83,33 @@ class Supervisor:
             while not stop.is_set():
                 for running in list(self._running.values()):
                     self._look_after(running)
+                self.each_look()
                 stop.wait(TICK_S)
         finally:
             self._stop_all(kill or threading.Event())
             self._probes.shutdown(wait=False, cancel_futures=True)
 
-    def add(self, child: Child) -> None:
+    def add(self, child: Child, *, is_successor: bool = False) -> None:
+        """One that succeeds another may refuse its settings without ending everything: it is only started again."""
         log_path = self.logs / f"{child.name}.log" if self.logs is not None else None
         if log_path is not None:
             rotate(log_path)
-        self._running[child.name] = Running(child, log_path)
+        self._running[child.name] = Running(child, log_path, was_ever_ready=is_successor)
+
+    def retire(self, name: str) -> None:
+        """Tells a child to stop, and forgets it when it has; it is not started again."""
+        running = self._running[name]
+        running.retired_at, running.ready = time.monotonic(), False
+        if running.process is not None:
+            os.kill(running.process.pid, signal.SIGTERM)
+        self.say(f"{name} is told to stop")
+
+    def names(self) -> list[str]:
+        """Of all children that are not yet forgotten; may be asked from any thread."""
+        return list(self._running)
+
+    def is_ready(self, name: str) -> bool:
+        return name in self._running and self._running[name].ready
 
     def are_all_ready(self) -> bool:
         """As far as the last look knows; may be asked from any thread."""
@@ -149,13 +120,24 @@ class Supervisor:
         return process.pid if process else None
 
     def _look_after(self, running: Running) -> None:
-        if running.process is None:
+        if running.retired_at is not None:
+            self._see_off(running, since=running.retired_at)
+        elif running.process is None:
             if self._may_start(running) and self._is_wanted(running):
                 self._start(running)
         elif has_ended(running.process):
             self._bury(running)
         else:
             self._watch(running)
+
+    def _see_off(self, running: Running, *, since: float) -> None:
+        if running.process is not None and not has_ended(running.process):
+            if time.monotonic() - since < running.child.grace_s:
+                return
+            self.say(f"{running.child.name} did not stop in {running.child.grace_s:g} s and is killed")
+        if running.process is not None:
+            reap_group(running.process)
+        del self._running[running.child.name]
 
     def _may_start(self, running: Running) -> bool:
         if time.monotonic() < running.start_at:

@@ -60,14 +60,16 @@ class WorkerProcesses:
         return [event.id for event in events]
 
     @contextmanager
-    def worker(self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", **group: Any) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(
+        self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", named: str = "fault_module", **group: Any
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """Killed at the end of the block, unless it has ended by then; `group` are settings of the group."""
         of_log = {"LOG__URL": self.log.url, "LOG__PREFIX": self.log.prefix, "LOG__SHARDS": str(self.log.shards)}
         of_group = {f"GROUPS__G__{name.upper()}": str(value) for name, value in {"ops_port": free_port(), **group}.items()}
         environment = command_environment(self.home, **of_log, **of_group)
         if failpoint:
             environment["HOOKLAKE_FAILPOINT"] = failpoint
-        command = [sys.executable, "-m", module, "--group", "g", "fault_module", "--consumer", consumer]
+        command = [sys.executable, "-m", module, "--group", "g", *([named] if named else []), "--consumer", consumer]
         with self._output(consumer).open("ab") as output:
             process = subprocess.Popen(command, env=environment, cwd=self.code, stdout=output, stderr=output)
         try:

@@ -11,7 +11,7 @@ import yaml
 
 from infra.settings import LogSettings, environment_with
 from infra.streams.stream import EventStream
-from processors.__main__ import named_consumer, wanted_names
+from processors.crew import named_consumer, wanted_names
 from schemas.errors import ConfigError
 from tests.documents import ROOT
 from tests.events import an_event

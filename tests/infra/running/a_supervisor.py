@@ -9,7 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
-from infra.running.supervisor import Child, RestartPolicy, Supervisor
+from infra.running.child import Child, RestartPolicy
+from infra.running.supervisor import Supervisor
 from infra.settings import environment_with
 
 WAITS = """

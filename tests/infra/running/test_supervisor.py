@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infra.running.supervisor import Child, RestartPolicy, Supervisor, describe_end, rotate, stop_stages
+from infra.running.child import Child, RestartPolicy, describe_end, stop_stages
+from infra.running.supervisor import Supervisor, rotate
 from infra.settings import environment_with
 from schemas.errors import ConfigError
 from tests.infra.running.a_supervisor import child, pids_of
@@ -70,6 +72,22 @@ def test_children_stop_stage_by_stage(tmp_path: Path) -> None:
 def test_an_end_is_described_as_a_person_would() -> None:
     assert describe_end(-9) == "died (signal 9)"
     assert describe_end(3) == "exited with 3"
+
+
+def test_a_child_that_is_retired_is_not_started_again_and_its_successor_may_refuse(tmp_path: Path) -> None:
+    refuses = replace(child("first", directory=tmp_path), command=[sys.executable, "-c", "raise SystemExit(2)"])
+    with running(tmp_path, child("first", directory=tmp_path), child("second", directory=tmp_path)) as run:
+        until(run.supervisor.are_all_ready, what="both are ready")
+        pid = run.supervisor.pid_of("first")
+        assert pid is not None
+
+        run.supervisor.retire("first")
+        until(lambda: run.supervisor.names() == ["second"], what="it is forgotten")
+        run.supervisor.add(refuses, is_successor=True)
+        until(lambda: run.heard("first exited with 2, restarting"), what="its successor is started again")
+
+    assert not is_alive(pid)
+    assert run.failure is None
 
 
 def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
