@@ -84,7 +84,8 @@ def test_a_section_that_is_no_section_is_refused(home: Path, monkeypatch: pytest
 def test_a_log_that_has_no_address_is_named_without_its_password(home: Path) -> None:
     (home / FILE_NAME).write_text("log: {url: 'localhost:6379'}")
     assert refusal(home) == (
-        "log.url is wrong: it is neither `embedded` nor an address that begins with redis://, rediss://, unix:// or redis+cluster://"
+        "log.url is wrong: it is neither `embedded` nor an address that begins with redis://, rediss://, unix://, redis+sentinel:// "
+        "or redis+cluster://"
     )
 
     (home / FILE_NAME).write_text("log: {url: 'redis://:hunter2@localhost:port'}")
