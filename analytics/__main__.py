@@ -25,6 +25,7 @@ from analytics.settings import ArchiveSettings, is_address, table_location
 from analytics.tables import EVENTS
 from infra.clock import Clock
 from infra.running.cli import EXIT_FAILED, run
+from infra.running.housekeeper import Housekeeper
 from infra.running.loops import keep_running_blocking
 from infra.running.ops import OpsServer
 from infra.settings import Settings, load_settings
@@ -60,6 +61,7 @@ def serve(settings: Settings, *, telemetry: Telemetry, stack: ExitStack) -> None
     ops.start()
     loop.archive = open_archive(settings, section=section, telemetry=telemetry, stack=stack)
     _on_signals(lambda *_: stop.set())
+    stack.enter_context(Housekeeper(settings, telemetry=telemetry))
     watch_driver(loop.archive.spark, stop=stop, telemetry=telemetry)
     stack.callback(stop.set)  # First of all at the end, whatever ends it: the driver may then die in peace.
     keep_running_blocking(loop.step, name="archive", telemetry=telemetry, stop=stop, interval_ms=section.interval_ms)

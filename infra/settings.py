@@ -1,7 +1,7 @@
 """Owns the settings file: finds it, overlays the environment, resolves secrets and hands out sections.
 
 The only module that reads the environment. Each service describes its own section in its own `settings.py`;
-this one knows the section names and the two sections that everybody needs, `log` and `telemetry`.
+this one knows the section names; `sections.py` has those that more than one service reads.
 
     HOOKLAKE_HOME              where data and hooklake.yaml live; default .hooklake in the working directory
     HOOKLAKE_SETTINGS          the settings file, if it is another than that of the home; a worker keeps its children's so
@@ -17,13 +17,13 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from infra.log_address import EMBEDDED, why_no_address
+from infra.sections import LogSettings, Strict, TelemetrySettings
 from infra.wrong_settings import did_you_mean, explain, one_line
 from schemas.errors import ConfigError
 from schemas.event import NAME_PATTERN, is_name
@@ -35,88 +35,7 @@ SETTINGS_VARIABLE = f"{PREFIX}SETTINGS"
 NO_SETTINGS = (f"{PREFIX}HOME", SETTINGS_VARIABLE, f"{PREFIX}FAILPOINT")
 """Variables of ours that override nothing in the file."""
 
-CAP_PATTERN = r"^([1-9][0-9]?%|[1-9][0-9]{0,5}[KMG]iB)$"
-
 Section = TypeVar("Section", bound=BaseModel)
-
-
-class Strict(BaseModel):
-    """The base of every section: unknown keys are refused, values do not change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _size(cap: str) -> tuple[str, int]:
-    """What a cap is measured in, and how much; amounts compare in KiB."""
-    return ("%", int(cap[:-1])) if cap.endswith("%") else ("KiB", int(cap[:-3]) * 1024 ** "KMG".index(cap[-3]))
-
-
-class LogSettings(Strict):
-    """Where the streams live and what "accepted" means there."""
-
-    url: str = Field(
-        "embedded",
-        description="`embedded`, or a server's address: `redis://host:6379/0`, `unix:///path`, `rediss://...?ssl_ca_certs=FILE` for TLS, "
-        "`redis+sentinel://host:26379,host:26380/NAME` for the primary that sentinels call NAME, "
-        "`redis+cluster://host:7000,host:7001/0` for a cluster.",
-    )
-    shards: int = Field(4, ge=1, le=1024, description="Fixed in the log at first start; another number is refused later.")
-    durability: Literal["fsync", "replicated", "relaxed"] = Field(
-        "fsync",
-        description="`fsync` demands `appendfsync always`; `replicated` also waits until replicas have an event before it is accepted; "
-        "`relaxed` accepts a server that may lose the last second.",
-    )
-    replicas: int = Field(1, ge=1, le=16, description="How many of them, where the log is `replicated`.")
-    prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")
-    timeout_ms: int = Field(5000, ge=100, description="How long a call may take before the log counts as unavailable.")
-    soft_cap: str = Field(
-        "60%",
-        pattern=CAP_PATTERN,
-        description="Above it, events that are archived are taken off the log although a group has not settled them: a share of the "
-        "server's `maxmemory` (of half its machine's memory if it has none), or an amount, `2GiB`.",
-    )
-    hard_cap: str = Field("80%", pattern=CAP_PATTERN, description="Above it nothing more is accepted; a share or an amount, as `soft_cap`.")
-    window: str = Field("80h", pattern=r"^[1-9][0-9]*h$", description="How long a delivery id is remembered as seen.")
-
-    @model_validator(mode="after")
-    def _caps_are_in_order(self) -> LogSettings:
-        soft, hard = (_size(cap) for cap in (self.soft_cap, self.hard_cap))
-        if soft[0] == hard[0] and soft[1] >= hard[1]:
-            raise ValueError(
-                f"soft_cap={self.soft_cap} is not below hard_cap={self.hard_cap}, so nothing would make room before events are refused"
-            )
-        return self
-
-    @field_validator("url")
-    @classmethod
-    def _is_an_address(cls, url: str) -> str:
-        if reason := why_no_address(url):
-            raise ValueError(reason)
-        return url
-
-    @model_validator(mode="after")
-    def _has_replicas_if_it_waits_for_them(self) -> LogSettings:
-        if self.durability == "replicated" and self.url == EMBEDDED:
-            raise ValueError(
-                "durability is replicated, and the embedded server has no replicas: set url to a server that has, or durability to fsync"
-            )
-        return self
-
-
-class TelemetrySettings(Strict):
-    """What a process tells the outside about itself."""
-
-    traces: str = Field(
-        "off", pattern=r"^(off|file:.+|https?://.+)$", description="`off`, `file:traces.jsonl` under the home, or an OTLP/HTTP address."
-    )
-    ops_host: str = Field("127.0.0.1", min_length=1, description="Where the ops ports listen: metrics and health, without authentication.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is logged.")
-
-    @field_validator("traces", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, traces: object) -> object:
-        # YAML reads `off` without quotes as false.
-        return "off" if traces is False else traces
 
 
 class SettingsFile(BaseSettings):

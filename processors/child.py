@@ -23,11 +23,12 @@ from infra.running.cli import run
 from infra.running.ops import OpsServer
 from infra.running.shadowing import append_user_path
 from infra.running.sockets import inherited
+from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
 from infra.streams.probe import refuse_unfit_log
 from infra.telemetry import Telemetry
 from processors.assignment import assigned
-from processors.settings import DeadLetterSettings, GroupSettings, group_settings
+from processors.settings import GroupSettings, group_settings
 from processors.worker import DRAIN_WITHIN_S, Worker
 
 EXIT_OVERSTAYED = 4

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
+from infra.sections import DeadLetterSettings
 from infra.settings import Settings, Strict, check_name
 from infra.streams.keys import ARCHIVE_GROUP
 from processors.addresses import numeric_address, why_refused
@@ -130,20 +131,6 @@ class GroupSettings(Strict):
     @property
     def ttl_ms(self) -> int:
         return int(self.ttl[:-1]) * {"m": 60_000, "h": 3_600_000, "d": 86_400_000}[self.ttl[-1]]
-
-
-class DeadLetterSettings(Strict):
-    """What becomes of events that a group gave up on."""
-
-    retention: str = Field(
-        "168h",
-        pattern=r"^[1-9][0-9]{0,6}h$",
-        description="How long a dead letter is kept in the log at least; longer until it is archived.",
-    )
-
-    @property
-    def retention_ms(self) -> int:
-        return int(self.retention.removesuffix("h")) * 3_600_000
 
 
 def group_settings(settings: Settings, name: str) -> GroupSettings:

@@ -29,6 +29,7 @@ from infra.streams import groups
 from infra.streams.connection import open_pipeline
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.delayed import bring_forward, count_waiting, promote_due
+from infra.streams.housekeeping import Housekeeping
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
 from infra.streams.once import OnceReader
@@ -161,11 +162,15 @@ class Lake:
         await self._acts.close()
 
 
-class _StillUpkeep(Upkeep):
+class _StillHousekeeping(Housekeeping):
     """For it no time passes: what waits for its retry waits until `advance`, however slow the machine is."""
 
     async def promote(self) -> None:
         pass
+
+
+class _StillUpkeep(Upkeep):
+    housekeeping = _StillHousekeeping
 
 
 class _StillWorker(Worker):

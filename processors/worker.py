@@ -17,6 +17,7 @@ from pathlib import Path
 
 from infra.clock import Clock
 from infra.running.loops import keep_running
+from infra.sections import DeadLetterSettings
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.holding import ShardHolds
@@ -31,7 +32,7 @@ from processors.lease_thread import LeaseThread, Leave
 from processors.leases import RENEWALS_PER_LEASE, Hand
 from processors.order import Lanes
 from processors.registry import Registry
-from processors.settings import DeadLetterSettings, GroupSettings
+from processors.settings import GroupSettings
 from processors.settler import Settler
 from processors.upkeep import Upkeep
 from schemas.errors import StreamUnavailable
@@ -167,6 +168,7 @@ class Worker:
         if self._holding is not None:
             with contextlib.suppress(StreamUnavailable):  # Then the holds run out by themselves.
                 await self._holding.end()
+        await self._upkeep.end()
         await self._reads.close()
         await self._acts.close()
 

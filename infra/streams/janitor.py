@@ -1,11 +1,11 @@
 """Owns tidying the log while nobody asks: trimming events and dead letters, removing consumers.
 
-Due retries are promoted by `delayed.py`. Run by every worker; each act is one script, so that several janitors do no harm.
+`housekeeping.py` says who does it, and when; each act is one script, so that several janitors do no harm.
 """
 
 from __future__ import annotations
 
-from infra.streams.keys import EVENT_STREAMS, Keys
+from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import group_streams
 
@@ -39,6 +39,13 @@ async def trim_dead(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int
             if gone < LETTERS_AT_ONCE:
                 break
     return removed
+
+
+async def declared_groups(pipeline: Pipeline, *, keys: Keys, shard: int) -> list[str]:
+    """The groups of workers, by name."""
+    fields: list[bytes] = await pipeline.call("HKEYS", keys.registry(shard))
+    declared = [field.decode().removeprefix("group:") for field in fields if field.startswith(b"group:")]
+    return sorted(group for group in declared if group != ARCHIVE_GROUP)
 
 
 async def reap(pipeline: Pipeline, *, keys: Keys, group: str, silent_ms: int = SILENT_MS) -> int:

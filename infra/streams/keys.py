@@ -16,6 +16,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:owed:<group>                           hash    what was taken off the log although the group had not settled it; all of it is
                                                        in the archive, from which it is to be given back
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
+    {0}:housekeeper                            string  the process that keeps the log's house at present
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
 
 Fields of the ledger:
@@ -125,6 +126,9 @@ class Keys:
 
     def once_key(self, shard: int, group: str, *, kind: str, name: str) -> str:
         return f"{self.once(shard, group)}:{kind}:{name}"
+
+    def housekeeper(self) -> str:
+        return self._key(0, "housekeeper")
 
     def registry(self, shard: int) -> str:
         return self._key(shard, "registry")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from infra.settings import LogSettings
 from infra.streams import janitor
 from infra.streams.caps import Weight, weigh
-from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
+from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.pipelining import Pipeline
 
 AT_ONCE = 200
@@ -57,7 +57,7 @@ def worth_spilling(weight: Weight) -> list[str]:
 
 async def spill(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) -> int:
     """Takes what is archived of one stream away from all groups that lag there; returns how many events became owed."""
-    groups = await _groups(pipeline, keys=keys, shard=shard)
+    groups = await janitor.declared_groups(pipeline, keys=keys, shard=shard)
     at = [keys.events(shard, name), keys.ledger(shard), *(keys.owed(shard, group) for group in groups)]
     total, worst = 0, 0
     for _ in range(ROUNDS if groups else 0):
@@ -66,9 +66,3 @@ async def spill(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) -> int
         if not more:
             break
     return total
-
-
-async def _groups(pipeline: Pipeline, *, keys: Keys, shard: int) -> list[str]:
-    fields: list[bytes] = await pipeline.call("HKEYS", keys.registry(shard))
-    declared = [field.decode().removeprefix("group:") for field in fields if field.startswith(b"group:")]
-    return sorted(group for group in declared if group != ARCHIVE_GROUP)

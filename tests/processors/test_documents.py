@@ -11,12 +11,13 @@ from types import ModuleType
 import yaml
 from pydantic import BaseModel
 
+from infra.sections import DeadLetterSettings
 from infra.settings import environment_with, validate
 from processors import testing
 from processors.assignment import module_of
 from processors.envelope import headers_of
 from processors.registry import Registry, specs_in
-from processors.settings import DeadLetterSettings, ForwardSettings, GroupSettings
+from processors.settings import ForwardSettings, GroupSettings
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 from tests.events import an_event
 from tests.processors.test_envelope import TRACEPARENT, a_delivery

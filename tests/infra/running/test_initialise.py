@@ -9,10 +9,11 @@ import pytest
 
 from analytics.settings import ArchiveSettings
 from infra.running.initialise import initialise
+from infra.sections import DeadLetterSettings
 from infra.settings import SettingsFile, environment_with, load_settings
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
-from processors.settings import DeadLetterSettings, GroupSettings
+from processors.settings import GroupSettings
 from schemas.errors import ConfigError
 from tests.infra.running.processes import ROOT, run_module
 

@@ -12,6 +12,7 @@ from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
 from tests.logs import own_log as own_log
+from tests.logs import own_pipeline as own_pipeline
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
 
