@@ -24,11 +24,13 @@ class ClusterNode(EmbeddedServer):
 
     def __post_init__(self) -> None:
         # The bus would be on a port that is 10000 higher, which may not exist.
-        self.options |= {
+        self.options = {
             "cluster-enabled": "yes",
             "cluster-port": str(self.bus_port),
             "cluster-node-timeout": "2000",
             "masterauth": self.password,
+            "repl-diskless-sync-delay": "0",
+            **self.options,
         }
 
     @property
@@ -52,6 +54,8 @@ class EmbeddedCluster(EmbeddedServer):
     """Three nodes that start and end together; whoever looks for one server finds the first, which has shard 0."""
 
     nodes: list[ClusterNode] = field(default_factory=list)
+    replicas: list[ClusterNode] = field(default_factory=list)
+    """Of the first node, if a test adds any; they do not start again with the others."""
 
     @property
     def url(self) -> str:
@@ -82,17 +86,30 @@ class EmbeddedCluster(EmbeddedServer):
         for node in self.nodes[1:]:
             self.nodes[0].ask("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
 
+    def add_replica(self) -> ClusterNode:
+        """Another node, which copies the first one."""
+        port, primary = free_port(), self.nodes[0]
+        node = ClusterNode(self.directory / str(port), port, self.password, options=dict(self.options))
+        self.replicas.append(node)
+        node.start()
+        primary.ask("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
+        wait_until(lambda: all(node.id in str(other.ask("CLUSTER NODES")) for other in self.nodes))
+        wait_until(lambda: primary.id in str(node.ask("CLUSTER NODES")))
+        node.ask("CLUSTER REPLICATE", primary.id)
+        wait_until(lambda: node.ask("INFO", "replication")["master_link_status"] == "up")
+        return node
+
     def announce_first(self, port: int) -> None:
         """Lets all nodes say that the first is reached by another port."""
         self.nodes[0].ask("CONFIG SET", "cluster-announce-port", port)
         wait_until(lambda: all(f":{port}" in str(node.ask("CLUSTER NODES")) for node in self.nodes))
 
     def stop(self) -> None:
-        for node in self.nodes:
+        for node in (*self.nodes, *self.replicas):
             node.stop()
 
     def kill(self) -> None:
-        for node in self.nodes:
+        for node in (*self.nodes, *self.replicas):
             node.kill()
 
 

@@ -206,18 +206,9 @@ async def test_a_node_that_dies_takes_its_own_shards_only_and_comes_back_by_itse
 
 
 @pytest.fixture
-def replica(cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[ClusterNode]:
+def replica(cluster: EmbeddedCluster) -> ClusterNode:
     """Of the first node."""
-    primary, node = cluster.nodes[0], ClusterNode(tmp_path / "replica", free_port(), PASSWORD)
-    try:
-        node.start()
-        primary.ask("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
-        wait_until(lambda: primary.id in str(node.ask("CLUSTER NODES")) and node.ask("CLUSTER INFO")["cluster_known_nodes"] == "4")
-        node.ask("CLUSTER REPLICATE", primary.id)
-        wait_until(lambda: node.ask("INFO", "replication")["master_link_status"] == "up")
-        yield node
-    finally:
-        node.kill()
+    return cluster.add_replica()
 
 
 def offset_of(node: ClusterNode) -> int:
