@@ -12,7 +12,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from infra.running.embedded import EmbeddedServer, free_port
-from infra.settings import LogSettings
+from infra.settings import LogSettings, set_environment
 from tests.contracts.servers import header_lines, server_kinds
 
 _numbers = itertools.count()
@@ -31,6 +31,15 @@ class OneHasSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no ty
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.startswith(WITH_SPARK) and not nodeid.startswith(REFUSED_BEFORE_SPARK) else nodeid
+
+
+# An archive is compiled for months of work, which costs a test more than the work itself. Spark hands these to every JVM that it starts.
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--full-size"):
+        set_environment({"SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM, "SPARK_LAUNCHER_OPTS": SHORT_LIVED_JVM})
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneHasSpark:

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from infra.running.embedded import free_port
+from infra.running.healthcheck import answers_ok
 from infra.settings import LogSettings, environment_with
 from infra.streams.overview import read_overview
 from schemas.errors import StreamUnavailable
@@ -112,9 +113,15 @@ class Installation:
         found: dict[str, Any] = json.loads(answered.stdout)
         return found
 
+    def is_ready(self) -> bool:
+        """True when every process says so on its ops port, which is what `hooklake status` asks too."""
+        # Not by `hooklake status`: asked ten times a second, it would take a core from what is waited for.
+        ports = [int(value) for name, value in self.environment.items() if re.fullmatch(r"HOOKLAKE_.*_OPS_PORT", name)]
+        return all(answers_ok(port) for port in ports)
+
     def has_archived(self) -> bool:
         """True when everything that was accepted is in the table."""
-        # Not by `hooklake status`: asked ten times a second, it would take a core from the archive that is waited for.
+        # Not by `hooklake status` either.
         try:
             found = read_overview(LogSettings(), home=self.home)
         except StreamUnavailable:

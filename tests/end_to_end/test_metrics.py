@@ -19,7 +19,7 @@ def value_of(installation: Installation, process: str, *, metric: str) -> float:
 
 
 def test_the_processes_count_an_event(installation: Installation) -> None:
-    installation.until(lambda: all(installation.status()["processes"].values()), "all is ready")
+    installation.until(installation.is_ready, "all is ready")
     metrics = [
         ("receiver", "queue_messages_produced_total"),
         ("worker", "queue_messages_consumed_total"),

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.installation import Installation
-from tests.faults.checker import ROWS, Accepted, Row, faults
+from tests.faults.checker import Accepted, faults, rows_of
 
 POSTS_PER_KILL = 250
 EVERY_FIFTH_IS_A_DUPLICATE = 5
@@ -73,14 +73,14 @@ def test_every_202_is_archived_once_whatever_is_killed(own_installation: Install
     installation, sender = own_installation, Sender(own_installation)
 
     for name, words in VICTIMS.items():
-        installation.until(lambda: all(installation.status()["processes"].values()), f"all is ready before {name} dies", within_s=300)
+        installation.until(installation.is_ready, f"all is ready before {name} dies", within_s=300)
         victim = installation.pid_of(*words)
         assert victim is not None
         post_while(sender, killing=victim)
 
     distinct = {one.delivery_id for one in sender.accepted}
     installation.until(installation.has_archived, "everything is archived", within_s=300)
-    rows = [Row(**row) for row in installation.query(ROWS)]
+    rows = rows_of(installation.home)
     assert faults(sender.accepted, rows=rows) == []
     assert (sender.answered, len(rows), len(distinct)) == (1000, 801, 801)
     assert len({row.incarnation for row in rows}) > 1  # the log's server was really killed among its events

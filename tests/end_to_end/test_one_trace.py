@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.end_to_end.installation import Installation
+from tests.lake import archived
 
 
 def spans(installation: Installation) -> list[dict[str, Any]]:
@@ -28,7 +29,7 @@ def test_an_event_has_one_trace_from_post_to_batch(installation: Installation) -
     installation.until(linked, "the batch's span links to the event's trace")
     names = [span["name"] for span in spans(installation) if span["trace_id"] == trace_id]
     assert sorted(names) == ["ingest.receive", "log.append", "process"]
-    (row,) = installation.query(f"SELECT traceparent FROM events WHERE id = '{said['event_id']}'")
-    assert row["traceparent"].split("-")[1] == trace_id
+    (traceparent,) = [row["traceparent"] for row in archived(installation.home, "id", "traceparent") if row["id"] == said["event_id"]]
+    assert traceparent.split("-")[1] == trace_id
     line = next(line for line in installation.log_of("worker-example").splitlines() if said["event_id"] in line)
     assert json.loads(line)["trace_id"] == trace_id

@@ -30,7 +30,7 @@ def test_the_session_of_the_readme_runs(installation: Installation) -> None:
         assert program == ".venv/bin/hooklake"
         if arguments[0] != "send":
             installation.until(installation.has_archived, "everything is archived")
-            installation.until(lambda: all(installation.status()["processes"].values()), "all is ready")
+            installation.until(installation.is_ready, "all is ready")
         ran = installation.run(*arguments)
         assert (ran.returncode, ran.stderr) == (0, ""), arguments
         assert shape(ran.stdout) == shape(shown), arguments

@@ -1,8 +1,7 @@
-"""Owns running an archive, real or broken, as a process against a log, and asking its table afterwards."""
+"""Owns running an archive, real or broken, as a process against a log."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from infra.running.healthcheck import answers_ok
 from infra.running.initialise import initialise
-from tests.faults.checker import ROWS, Row
 from tests.infra.running.processes import command_environment, until
 
 REAL = "analytics"
@@ -56,9 +54,3 @@ class ArchiveProcess:
 
     def said(self) -> str:
         return self._output.read_text(errors="replace")[-3000:]
-
-    def rows(self) -> list[Row]:
-        query = [sys.executable, "-m", "analytics.query", ROWS, "--json", "--limit", "100000"]
-        answered = subprocess.run(query, env=self._environment, capture_output=True, text=True, timeout=180, check=False)
-        assert answered.returncode == 0, answered.stderr
-        return [Row(**row) for row in json.loads(answered.stdout)]

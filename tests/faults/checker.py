@@ -1,10 +1,14 @@
-"""Owns the judgement after a fault: what was answered 202 against what is in the table. Pure."""
+"""Owns the judgement after a fault: what was answered 202 against what is in the table."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lake import archived
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,14 @@ class Row:
     sequence: int
 
 
-# Selects the columns of `Row`, in its order and by its names.
-ROWS = "SELECT id AS event_id, delivery_id, body_sha256, sha2(body, 256) AS actual_sha256, stream, incarnation, sequence FROM events"
+def rows_of(home: Path) -> list[Row]:
+    """What an installation has archived."""
+    stored = archived(home, "id", "delivery_id", "body_sha256", "body", "stream", "incarnation", "sequence")
+    return [Row(row.pop("id"), actual_sha256=hashlib.sha256(row.pop("body")).hexdigest(), **row) for row in stored]
 
 
 def faults(accepted: Iterable[Accepted], *, rows: Iterable[Row]) -> list[str]:
-    """One sentence for each broken promise; empty when nothing was lost, doubled, changed or invented."""
+    """One sentence for each broken promise; empty when nothing was lost, doubled, changed or invented. Pure."""
     accepted, rows = list(accepted), list(rows)
     return [*_lost(accepted, rows), *_doubled(rows), *_changed(accepted, rows), *_invented(accepted, rows), *_gaps(rows)]
 

@@ -12,7 +12,7 @@ from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.faults.archive_process import REAL, ArchiveProcess
-from tests.faults.checker import Accepted, faults
+from tests.faults.checker import Accepted, faults, rows_of
 
 BROKEN = "tests.faults.broken.archive_moves_first"
 
@@ -35,7 +35,7 @@ def test_an_archive_killed_before_its_commit_loses_nothing_unless_it_moves_first
         archive.run_until_killed(module, failpoint="archive.before_commit=kill")
         archive.run_until_idle()
 
-        assert (faults(accepted, rows=archive.rows()) == []) is is_faithful
+        assert (faults(accepted, rows=rows_of(archive.home)) == []) is is_faithful
     finally:
         server.stop()
 
