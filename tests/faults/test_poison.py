@@ -7,6 +7,7 @@ again; and one that never parts with a processor that overstays.
 from __future__ import annotations
 
 import asyncio
+import resource
 import subprocess
 import sys
 import time
@@ -72,8 +73,26 @@ async def stubborn(event, delivery):
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             pass
+
+@processor("poison.sysexit", max_attempts=2)
+def sysexit(event, delivery):
+    raise SystemExit(3)
+
+@processor("poison.interrupt", max_attempts=2)
+async def interrupt(event, delivery):
+    raise KeyboardInterrupt
+
+@processor("poison.recursion", max_attempts=2)
+async def recursion(event, delivery):
+    await recursion(event, delivery)
+
+@processor("poison.memory", max_attempts=2)
+async def memory(event, delivery):
+    everything = [bytearray(1 << 30) for _ in range(4)]
 """
-KINDS = ("segfault", "exit", "kill", "loop", "thread", "stubborn")
+KINDS = ("segfault", "exit", "kill", "loop", "thread", "stubborn", "sysexit", "interrupt", "recursion", "memory")
+MOST_MEMORY_BYTES = 3 << 30
+"""Of addresses, for the parent and each child: enough to work, and not for what `poison.memory` asks for."""
 
 
 @pytest.mark.fault("D6")
@@ -145,6 +164,7 @@ class Poisoned:
             process = subprocess.Popen(
                 command, env=command_environment(self.home, **overrides), cwd=self.code, stderr=output, stdout=output
             )
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
         try:
             yield process
         finally:

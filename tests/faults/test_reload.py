@@ -3,7 +3,6 @@ nothing. The control takes everything over without a look, and lets no child fin
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -74,11 +73,6 @@ class Reloaded(WorkerProcesses):
 
     def ended(self) -> set[str]:
         return {line.split()[2] for line in self.lines() if " ends " in line}
-
-    def children(self) -> list[int]:
-        """Process ids of all children that ever started, in order."""
-        said = [json.loads(line) for line in self.said().splitlines() if line.startswith("{")]
-        return [line["pid"] for line in said if line["event"] == "worker started"]
 
 
 @pytest.mark.parametrize(

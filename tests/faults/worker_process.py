@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -88,6 +89,11 @@ class WorkerProcesses:
 
     def said(self, consumer: str = "w") -> str:
         return self._output(consumer).read_text(errors="replace")
+
+    def children(self, consumer: str = "w") -> list[int]:
+        """Process ids of all children that ever started, in order."""
+        said = [json.loads(line) for line in self.said(consumer).splitlines() if line.startswith("{")]
+        return [line["pid"] for line in said if line["event"] == "worker started"]
 
     @property
     def runs(self) -> list[tuple[str, int]]:

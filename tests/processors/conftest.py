@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.clock import Clock
 from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -39,12 +40,19 @@ def working(log: LogSettings, home: Path) -> Starter:
 
     @asynccontextmanager
     async def run(
-        *functions: Callable[..., Any], consumer: str = "c1", on_log: LogSettings = log, stopping_s: float = DEADLINE_S, **options: Any
+        *functions: Callable[..., Any],
+        consumer: str = "c1",
+        on_log: LogSettings = log,
+        clock: Clock | None = None,
+        stopping_s: float = DEADLINE_S,
+        **options: Any,
     ) -> AsyncIterator[Worker]:
         telemetry = Telemetry.start("test", TelemetrySettings(log_level="error"), home=home)
         settings = GroupSettings(**{"block_ms": 50, "lease_ms": 1000, "retry_delays_ms": (0, 20, 40), **options})
         registry = Registry(getattr(function, ATTRIBUTE) for function in functions)
-        worker = Worker("g", consumer=consumer, registry=registry, settings=settings, log=on_log, home=home, telemetry=telemetry)
+        worker = Worker(
+            "g", consumer=consumer, registry=registry, settings=settings, log=on_log, home=home, telemetry=telemetry, clock=clock
+        )
         stop = asyncio.Event()
         task = asyncio.create_task(worker.run(stop))
         try:

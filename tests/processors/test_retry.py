@@ -43,6 +43,7 @@ def test_exponential_waits_grow_up_to_their_cap() -> None:
     assert [waits.delay_ms_after(attempt, chance=0.5) for attempt in (1, 2, 3, 4, 1000)] == [100, 300, 900, 2000, 2000]
 
 
+@pytest.mark.fault("D8")
 def test_jitter_spreads_waits_around_their_middle() -> None:
     waits = Exponential(first_ms=1000, jitter=0.2)
 
