@@ -57,7 +57,7 @@ def batch(telemetry: Telemetry, *, log: ArchiveLog, ranges: Sequence[Range]) -> 
 def tell_batch(telemetry: Telemetry, *, commit: Commit, seconds: float) -> None:
     """One line for each batch; losing entries is an error, and is said of every batch that lost some."""
     telemetry.consumed.add(commit.rows, {"group": ARCHIVE_GROUP})
-    telemetry.duration.record(seconds, {"group": ARCHIVE_GROUP})
+    telemetry.duration.record(seconds, group=ARCHIVE_GROUP)
     telemetry.log.info("batch archived", batch=commit.batch, rows=commit.rows, duplicates=commit.duplicates, seconds=round(seconds, 3))
     if commit.missing:
         telemetry.failed.add(commit.missing, {"group": ARCHIVE_GROUP})

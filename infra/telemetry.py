@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -61,6 +61,14 @@ class Telemetry:
         """A span that continues `traceparent`, else the span that runs here, else begins a trace."""
         return self._tracing.span(name, traceparent=traceparent, links=links, attributes=attributes)
 
+    @property
+    def records_spans(self) -> bool:
+        return self._tracing.records
+
+    def go_on(self, traceparent: str) -> None:
+        """From here on log lines of this task belong to that trace: a span that nobody records, for the price of a note."""
+        self._tracing.go_on(traceparent)
+
     def begin_group(self, group: str) -> None:
         """Counts nothing, so that a rate over the first failure has a value to begin from."""
         for counter in (self.consumed, self.failed):
@@ -85,13 +93,11 @@ class Durations:
         self._of_group: dict[str, tuple[list[int], list[float]]] = {}
         registry.register(self)
 
-    def record(self, seconds: float, labels: Mapping[str, str] | None = None) -> None:
-        group = labels["group"] if labels else ""
-        found = self._of_group.get(group)
-        if found is None:
-            found = self._of_group[group] = [0] * (len(DURATION_BOUNDS_S) + 1), [0.0]
-        found[0][bisect.bisect_left(DURATION_BOUNDS_S, seconds)] += 1
-        found[1][0] += seconds
+    def record(self, *seconds: float, group: str = "") -> None:
+        counts, total = self._of_group.setdefault(group, ([0] * (len(DURATION_BOUNDS_S) + 1), [0.0]))
+        for one in seconds:
+            counts[bisect.bisect_left(DURATION_BOUNDS_S, one)] += 1
+        total[0] += sum(seconds)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """What prometheus_client asks for at a scrape."""

@@ -53,12 +53,14 @@ class Span:
 
     __slots__ = ("_current", "_ids", "_parent", "_recorded", "_token")
 
-    def __init__(self, parent: Parent | Span | str | None, *, current: ContextVar[Span | None], recorded: trace.Span | None = None) -> None:
+    def __init__(
+        self, parent: Parent | Span | str | None, *, current: ContextVar[Span | str | None], recorded: trace.Span | None = None
+    ) -> None:
         """`parent` may be a traceparent that is parsed when somebody asks: most spans of a worker nobody asks."""
         self._current = current
         self._recorded = recorded
         self._parent = parent
-        self._token: Token[Span | None] | None = None
+        self._token: Token[Span | str | None] | None = None
         self._ids: tuple[str, str, str] | None = None
 
     @property
@@ -87,6 +89,11 @@ class Span:
     @property
     def traceparent(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
+
+    @property
+    def is_recorded(self) -> bool:
+        """Somebody will see it: it is worth saying more about it."""
+        return self._recorded is not None
 
     def set(self, **attributes: object) -> None:
         """Adds what became known on the way."""
@@ -119,20 +126,33 @@ class Tracing:
     def __init__(self, provider: TracerProvider | None) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("hooklake") if provider else None
-        self._current: ContextVar[Span | None] = ContextVar("hooklake_span", default=None)
+        # A traceparent becomes a span when somebody asks: of most of a worker's spans nobody does.
+        self._current: ContextVar[Span | str | None] = ContextVar("hooklake_span", default=None)
+        self.records = provider is not None
 
     def span(self, name: str, *, traceparent: str, links: Sequence[str], attributes: Mapping[str, object]) -> Span:
         if self._tracer is None:
-            return Span(traceparent or self._current.get(), current=self._current)
-        parent: Parent | Span | None = parse_traceparent(traceparent) if traceparent else self._current.get()
+            return Span(traceparent or self._running(), current=self._current)
+        parent: Parent | Span | None = parse_traceparent(traceparent) if traceparent else self._running()
         linked = [Link(found.context()) for found in map(parse_traceparent, links) if found]
         context = trace.set_span_in_context(NonRecordingSpan(_remote(parent))) if parent else Context()
         recorded = self._tracer.start_span(name, context=context, links=linked, attributes=_simple(attributes))
         return Span(parent, current=self._current, recorded=recorded)
 
+    def go_on(self, traceparent: str) -> None:
+        """Makes an unrecorded span the running one, until the next: the least that a trace can cost."""
+        self._current.set(traceparent or Span(None, current=self._current))
+
+    def _running(self) -> Span | None:
+        running = self._current.get()
+        if isinstance(running, str):
+            running = Span(running, current=self._current)
+            self._current.set(running)
+        return running
+
     def ids(self) -> dict[str, str]:
         """The ids of the span that runs here, for log lines."""
-        running = self._current.get()
+        running = self._running()
         return {"trace_id": running.trace_id, "span_id": running.span_id} if running else {}
 
     def shutdown(self) -> None:

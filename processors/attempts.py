@@ -6,21 +6,21 @@ from infra.clock import Clock
 from infra.failpoints import reach
 from infra.streams.entries import decode
 from infra.streams.reading import Lease
-from infra.streams.settle import Ack, Settlement
+from infra.streams.settle import Ack, Settlement, acked
 from infra.telemetry import Telemetry
 from processors.circuit import Circuit
 from processors.delivery import Delivery
 from processors.dispatch import Deadlines
 from processors.dispatch import attempt as run_attempt
-from processors.leases import Hand, Running
-from processors.registry import ProcessorSpec, Registry
-from processors.retry import RetryPolicy, attempt_number, count_after, describe, fence_token
+from processors.leases import Hand
+from processors.plan import Plan, plans
+from processors.registry import Registry
+from processors.retry import attempt_number, count_after, describe
 from processors.settings import GroupSettings
 from processors.settle import after_attempt, deadly, malformed, parked, undecided, with_writes
 from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import StreamEvent
-
-ACK = Ack()
+from schemas.outcome import Ran, ran
 
 
 class Attempts:
@@ -30,17 +30,14 @@ class Attempts:
         self._registry = registry
         self._group = group
         self._hand = hand
-        self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
+        self._now_ms, self._monotonic = clock.now_ms, clock.monotonic
         self._labels = {"group": group}
         self._deadlines = Deadlines()
         self._told_versions: set[bytes] = set()
-        self._circuits = {spec.name: Circuit(settings.circuit_failures, settings.circuit_open_ms / 1000) for spec in registry.specs}
-        self._policies = {
-            spec.name: RetryPolicy(spec.max_attempts or settings.max_attempts, spec.retry or settings.retry_delays_ms)
-            for spec in registry.specs
-        }
+        self._plans = plans(registry.specs, group=group, settings=settings, log=telemetry.log)
+        self.has_open_circuit = False
 
     def wait_s(self, lease: Lease) -> float:
         """How long the delivery has to wait because its processor's circuit is open; 0 when it may run, and then it must."""
@@ -49,12 +46,16 @@ class Attempts:
 
     def _circuit_of(self, lease: Lease) -> Circuit | None:
         spec = self._registry.match(lease.fields.get(b"event_type", b"").decode(errors="replace"))
-        return self._circuits[spec.name] if spec is not None else None
+        return self._plans[spec.name].circuit if spec is not None else None
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
         try:
-            return await self._decide(lease)
+            event = decode(lease.fields)
+            spec = self._registry.match(event.event_type)
+            if spec is None:
+                return Ack(Ran(event.id, "", 1, self._clock.now_ms(), 0.0))
+            return await self._attempt(event, lease, self._plans[spec.name])
         except UnknownVersion as error:
             self._pass_by(lease)
             self._tell_version(error)
@@ -69,33 +70,48 @@ class Attempts:
             self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
             return undecided(error, now_ms=self._clock.now_ms())
 
-    async def _decide(self, lease: Lease) -> Settlement:
-        event = decode(lease.fields)
-        spec = self._registry.match(event.event_type)
-        if spec is None:
-            return ACK
-        number = attempt_number(retry_count=event.retry_count, delivery_count=lease.delivery_count)
-        policy = self._policies[spec.name]
-        if number > policy.max_attempts:
+    async def _attempt(self, event: StreamEvent, lease: Lease, plan: Plan) -> Settlement:
+        number = attempt_number(event.retry_count, lease.delivery_count)
+        started_at_ms, began = self._now_ms(), self._monotonic()
+        if number > plan.max_attempts:
             self._pass_by(lease)
-            return deadly(processor=spec.name, attempts=number - 1, now_ms=self._clock.now_ms())
-        hold_count = count_after(number, retry_count=event.retry_count) if spec.key and event.key else None
-        deadline = self._clock.monotonic() + spec.timeout_ms / 1000
-        self._hand.begin(Running(lease, spec.name, number, policy, spec.timeout_ms, deadline, hold_count))
-        delivery = self._delivery(event, lease=lease, spec=spec, attempt=number, policy=policy)
+            return deadly(processor=plan.name, attempts=number - 1, now_ms=started_at_ms)
+        hold_count = count_after(number, retry_count=event.retry_count) if plan.keeps_order and event.key else None
+        delivery = Delivery(plan, lease, event.id, number, started_at_ms)
+        self._hand.begin(lease, plan, number, began, hold_count)
         reach("worker.before_run")
         try:
-            error = await self._run(event, spec=spec, delivery=delivery)
+            if self._telemetry.records_spans or not plan.is_async:
+                error = await self._run_in_span(event, delivery=delivery, plan=plan)
+            else:
+                self._telemetry.go_on(event.traceparent)
+                error = await run_attempt(plan.spec, event, delivery, self._deadlines)
         finally:
             self._hand.end(lease)
-        self._report(error, processor=spec.name)
-        writes = delivery.end_once()
-        if error is None and not writes:
-            return ACK
-        now_ms = self._clock.now_ms()
+        ended = ran((event.id, plan.name, number, started_at_ms, round((self._monotonic() - began) * 1000, 3)))
         if error is None:
-            return with_writes(writes, event_id=event.id, processor=spec.name, attempt=number, now_ms=now_ms)
-        return after_attempt(error, processor=spec.name, attempt=number, policy=policy, now_ms=now_ms, hold_count=hold_count)
+            if plan.circuit.failures:
+                self._report(None, plan=plan)
+            writes = delivery.end_once()
+            return with_writes(writes, ran=ended, now_ms=self._now_ms()) if writes else acked((ended,))
+        delivery.end_once()
+        self._tell(error, delivery=delivery, plan=plan)
+        return after_attempt(error, ran=ended, policy=plan.policy, now_ms=self._now_ms(), hold_count=hold_count)
+
+    async def _run_in_span(self, event: StreamEvent, *, delivery: Delivery, plan: Plan) -> BaseException | None:
+        number, group = delivery.attempt, self._group
+        with self._telemetry.span(
+            "process", traceparent=event.traceparent, processor=plan.name, event_id=event.id, attempt=number, group=group
+        ) as span:
+            error = await run_attempt(plan.spec, event, delivery, self._deadlines)
+            if error is not None:
+                span.set(error=describe(error))
+        return error
+
+    def _tell(self, error: BaseException, *, delivery: Delivery, plan: Plan) -> None:
+        self._telemetry.failed.add(1, self._labels)
+        delivery.log.warning("attempt failed", processor=plan.name, error=describe(error))
+        self._report(error, plan=plan)
 
     def _pass_by(self, lease: Lease) -> None:
         """It was let through and never ran: the next one has to tell whether the outage is over."""
@@ -108,31 +124,7 @@ class Attempts:
             self._told_versions.add(version)
             self._telemetry.log.warning("entries of an unknown version are parked", group=self._group, reason=str(error))
 
-    def _report(self, error: BaseException | None, *, processor: str) -> None:
-        if news := self._circuits[processor].report(error, now=self._clock.monotonic()):
-            self._telemetry.log.warning(f"circuit {news}", group=self._group, processor=processor)
-
-    def _delivery(self, event: StreamEvent, *, lease: Lease, spec: ProcessorSpec, attempt: int, policy: RetryPolicy) -> Delivery:
-        return Delivery(
-            group=self._group,
-            processor=spec.name,
-            attempt=attempt,
-            max_attempts=policy.max_attempts,
-            deadline_ms=self._clock.now_ms() + spec.timeout_ms,
-            event_id=event.id,
-            fence_token=fence_token(entry_id=lease.entry_id, delivery_count=lease.delivery_count),
-            _log=self._telemetry.log,
-        )
-
-    async def _run(self, event: StreamEvent, *, spec: ProcessorSpec, delivery: Delivery) -> BaseException | None:
-        labels, began = self._labels, self._clock.monotonic()
-        with self._telemetry.span(
-            "process", traceparent=event.traceparent, processor=spec.name, event_id=event.id, attempt=delivery.attempt, **labels
-        ) as span:
-            error = await run_attempt(spec, event=event, delivery=delivery, deadlines=self._deadlines)
-            if error is not None:
-                span.set(error=describe(error))
-                self._telemetry.failed.add(1, labels)
-                delivery.log.warning("attempt failed", processor=spec.name, error=describe(error))
-        self._telemetry.duration.record(self._clock.monotonic() - began, labels)
-        return error
+    def _report(self, error: BaseException | None, *, plan: Plan) -> None:
+        if news := plan.circuit.report(error, now=self._clock.monotonic()):
+            self._telemetry.log.warning(f"circuit {news}", group=self._group, processor=plan.name)
+            self.has_open_circuit = any(one.circuit.is_open for one in self._plans.values())

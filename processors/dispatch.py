@@ -12,6 +12,8 @@ import contextvars
 import inspect
 import math
 import threading
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from processors.delivery import Delivery
@@ -60,18 +62,47 @@ class Deadlines:
             self._arm(loop, at=min(self._until.values()))
 
 
-async def attempt(spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery, deadlines: Deadlines) -> BaseException | None:
+async def attempt(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery, deadlines: Deadlines) -> BaseException | None:
     """Runs the processor; returns what it raised, or None."""
+    if not spec.is_async:
+        return await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines)
+    # Begun by hand: a function that ends without waiting for anything can overrun no deadline, and needs none.
+    running = spec.function(event, delivery)
+    try:
+        waits_for = running.send(None)
+    except StopIteration:
+        return None
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        return error
+    return await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines, begun=_going_on(running, waits_for))
+
+
+@types.coroutine
+def _going_on(running: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """The rest of a coroutine that was begun by hand and waits for something."""
+    step: Callable[[Any], Any]
+    while True:
+        try:
+            given, step = (yield waits_for), running.send
+        except BaseException as error:
+            given, step = error, running.throw
+        try:
+            waits_for = step(given)
+        except StopIteration as end:
+            return end.value
+
+
+async def _under_deadline(
+    spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery, deadlines: Deadlines, begun: Awaitable[Any] | None = None
+) -> BaseException | None:
     task, is_too_slow = asyncio.current_task(), False
     assert task is not None
     try:
-        result = None if spec.is_async else await _plain(spec, event=event, delivery=delivery)
+        result = begun or await _plain(spec, event=event, delivery=delivery)
         deadlines.begin(task, timeout_s=spec.timeout_ms / 1000)
         try:
-            if spec.is_async:
-                await spec.function(event, delivery)
-            elif inspect.isawaitable(result):
-                await result  # A plain function that wraps an async one hands us its coroutine.
+            if inspect.isawaitable(result):
+                await result  # A plain function that wraps an async one hands us its coroutine, too.
         finally:
             is_too_slow = deadlines.end(task)
     except asyncio.CancelledError as error:

@@ -18,30 +18,52 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: dict[str, OrderedDict[bytes, deque[Lease]]] = {name: OrderedDict() for name in WEIGHTS}
         self._credits = dict(WEIGHTS)
-        self._count = 0
-        self._available = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._is_waking = False
+        self.count = 0
+        """How many wait."""
 
     def put(self, lease: Lease, *, kind: str) -> None:
         tenants = self._waiting[kind]
         tenant = lease.fields.get(b"tenant_id", b"")
-        if tenant not in tenants:
-            tenants[tenant] = deque()
-        tenants[tenant].append(lease)
-        self._count += 1
-        if self._count == 1:
-            self._available.set()
-
-    @property
-    def is_empty(self) -> bool:
-        return self._count == 0
+        if tenant in tenants:
+            tenants[tenant].append(lease)
+        else:
+            tenants[tenant] = deque((lease,))
+        self.count += 1
+        self._wake_one()
 
     async def get(self) -> Lease:
         """The next one; waits while there is none."""
-        while not self._count:
-            self._available.clear()
-            await self._available.wait()
-        self._count -= 1
+        while not self.count:
+            await self._wait()
+        return self.take()
+
+    def take(self) -> Lease:
+        """The next one; there must be one."""
+        self.count -= 1
+        if self.count and self._idle and not self._is_waking:
+            # One after the other: where processors are quick, the first one that is awake does it all.
+            self._wake_one()
         return self._take(self._next_kind())
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._is_waking = False
+
+    def _wake_one(self) -> None:
+        if self._is_waking:
+            return
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                self._is_waking = True
+                waiter.set_result(None)
+                return
 
     def _next_kind(self) -> str:
         for name, tenants in self._waiting.items():
@@ -55,8 +77,8 @@ class FairQueue:
         tenants = self._waiting[kind]
         tenant, leases = next(iter(tenants.items()))
         lease = leases.popleft()
-        if leases:
-            tenants.move_to_end(tenant)
-        else:
+        if not leases:
             del tenants[tenant]
+        elif len(tenants) > 1:
+            tenants.move_to_end(tenant)
         return lease

@@ -77,7 +77,7 @@ class Holding:
         del self._held_until[shard]
         self._leaving.discard(shard)
         self._forget(shard)
-        await self._hand.drop([lease for lease in self._hand.leases if lease.shard == shard])
+        self._hand.drop([lease for lease in self._hand.leases if lease.shard == shard])
 
     def _forget(self, shard: int) -> None:
         self._reader.read_only(self._reader.read_shards - {shard})

@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from infra.clock import Clock
 from infra.failpoints import reach
 from infra.streams import groups, leases
 from infra.streams.keys import Keys
@@ -19,6 +20,7 @@ from processors.fairness import FairQueue
 from processors.holding import Holding
 from processors.leases import Hand
 from processors.order import Lanes
+from processors.pace import Pace
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
 
@@ -36,10 +38,11 @@ class Intake:
         reader: GroupReader,
         keys: Keys,
         hand: Hand,
-        lanes: Lanes,
+        lanes: Lanes | None,
         holding: Holding | None,
         settings: GroupSettings,
         telemetry: Telemetry,
+        clock: Clock,
     ) -> None:
         self._acts = acts
         self._reader = reader
@@ -47,6 +50,7 @@ class Intake:
         self._hand = hand
         self._settings = settings
         self._telemetry = telemetry
+        self._clock = clock
         self._is_declared = False
         self._leftovers: deque[Place] | None = None
         self._has_unheard = False
@@ -54,9 +58,10 @@ class Intake:
         self._taking = asyncio.Lock()
         self._lanes = lanes
         self._holding = holding
+        self._pace = Pace(least=settings.concurrency, most=settings.batch_size)
         self._timers: dict[int, tuple[asyncio.TimerHandle, Lease]] = {}
         self._is_ending = False
-        hand.on_drop = self._make_way
+        hand.on_drop = self._make_way if lanes is not None else None
         self.waiting = FairQueue()
         self.is_reading = False
         """True after a read succeeded and until one fails: readiness means progress."""
@@ -64,15 +69,15 @@ class Intake:
         """True while the log may be handing us entries."""
 
     async def read(self, stop: asyncio.Event) -> None:
-        """One read of new entries, as many as there is room for."""
-        has_room = await self._hand.wait_for_room(is_dry=lambda: self.waiting.is_empty, within_s=URGENT_EVERY_S)
+        """One read of new entries: a batch ahead of what is running, so that the log works while processors do."""
+        has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_EVERY_S)
         if stop.is_set() or not (has_room or self._hand.room):
             return
         self.is_asking = True
         try:
             await self._prepare()
             if has_room:
-                found = await self._reader.read(budget=self._hand.budget, block_ms=self._settings.block_ms)
+                found = await self._reader.read(budget=self._budget(), block_ms=self._settings.block_ms)
             else:
                 found = await self._reader.read_urgent(budget=self._hand.room)
             if found:
@@ -87,6 +92,18 @@ class Intake:
         finally:
             self.is_asking = False
         self.is_reading = True
+
+    def _wants_more(self) -> bool:
+        """There is room for a whole batch (few large reads cost less than many small), or for any and nothing left to run."""
+        batch = self._pace.batch(now=self._clock.monotonic())
+        return self.waiting.count <= batch and self._hand.ordinary_room >= (batch if self.waiting.count else 1)
+
+    def _budget(self) -> int:
+        return min(self._pace.batch(now=self._clock.monotonic()), self._hand.ordinary_room)
+
+    def settled(self, count: int) -> None:
+        """So many deliveries have left the hand: what is taken next goes by it."""
+        self._pace.settled(count, now=self._clock.monotonic())
 
     async def _prepare(self) -> None:
         if not self._is_declared:
@@ -115,23 +132,25 @@ class Intake:
 
     def _enqueue(self, found: list[Lease]) -> None:
         self._hand.take(found)
+        self._pace.read(len(found), body_bytes=sum([len(lease.fields.get(b"payload", b"")) for lease in found]))
         for lease in found:
-            if self._lanes.admit(lease):
+            if self._lanes is None or self._lanes.admit(lease):
                 self._line_up(lease)
 
     def _line_up(self, lease: Lease) -> None:
         self.waiting.put(lease, kind=self._reader.kind_of(lease.stream))
 
     def _make_way(self, lease: Lease) -> None:
-        if (following := self._lanes.leave(lease)) is not None:
+        if self._lanes is not None and (following := self._lanes.leave(lease)) is not None:
             self._line_up(following)
 
     async def hold_back(self, lease: Lease, settlement: HoldBack) -> None:
         """Keeps a failed delivery in hand, at the head of its lane, until it is time to try it again."""
         again = lease._replace(delivery_count=settlement.delivery_count)
-        if not await self._hand.replace(lease, by=again):
+        if not self._hand.replace(lease, by=again):
             return
-        self._lanes.replace(lease, by=again)
+        if self._lanes is not None:
+            self._lanes.replace(lease, by=again)
         self.wait(again, seconds=settlement.delay_ms / 1000)
         if self._is_ending:
             await self.let_go_of_held_back()
@@ -156,7 +175,7 @@ class Intake:
             _, (timer, lease) = self._timers.popitem()
             timer.cancel()
             await self._give_back(lease)
-            await self._hand.drop([lease, *self._lanes.close(lease)])
+            self._hand.drop([lease, *(self._lanes.close(lease) if self._lanes is not None else ())])
 
     async def _give_back(self, lease: Lease) -> None:
         """Whoever takes it over counts one more delivery, as if it had ended us. It did not."""
@@ -181,7 +200,7 @@ class Intake:
         if lease is None:
             return
         self._hand.take([lease])
-        if self._lanes.admit(lease):
+        if self._lanes is None or self._lanes.admit(lease):
             await run_alone(lease)
 
     async def take_over(self, stop: asyncio.Event, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:

@@ -26,6 +26,7 @@ from processors.leases import RENEWALS_PER_LEASE, Hand, Running
 from processors.settings import GroupSettings
 from processors.settle import after_attempt
 from schemas.errors import StreamUnavailable
+from schemas.outcome import Ran
 
 LOOK_EVERY_MS = 50
 JOIN_WITHIN_S = 1.0
@@ -107,11 +108,11 @@ class LeaseThread:
         suspects = self._overstaying(self._clock.monotonic())
         decisions = [(one.lease, self._verdict(one)) for one in suspects]
         for one in suspects:
-            event_id = one.lease.fields.get(b"id", b"").decode(errors="replace")
             self._telemetry.failed.add(1, {"group": self._reader.group})
             self._telemetry.log.error(
                 "processor overstays and cannot be stopped, so its process ends",
-                group=self._reader.group, processor=one.processor, event_id=event_id, attempt=one.attempt, timeout_ms=one.timeout_ms,
+                group=self._reader.group, processor=one.plan.name, event_id=_event_id(one.lease), attempt=one.attempt,
+                timeout_ms=one.plan.timeout_ms,
             )  # fmt: skip
         try:
             self._last_keeper.settle(decisions)
@@ -119,12 +120,15 @@ class LeaseThread:
             self._telemetry.log.warning("overstaying deliveries could not be settled", group=self._reader.group, reason=str(error))
 
     def _verdict(self, one: Running) -> Settlement:
-        error = overstayed(one.processor, timeout_ms=one.timeout_ms)
-        now_ms = self._clock.now_ms()
-        return after_attempt(
-            error, processor=one.processor, attempt=one.attempt, policy=one.policy, now_ms=now_ms, hold_count=one.hold_count
-        )
+        error = overstayed(one.plan.name, timeout_ms=one.plan.timeout_ms)
+        now_ms, took_ms = self._clock.now_ms(), round((self._clock.monotonic() - one.began) * 1000)
+        ran = Ran(_event_id(one.lease), one.plan.name, one.attempt, now_ms - took_ms, took_ms)
+        return after_attempt(error, ran=ran, policy=one.plan.policy, now_ms=now_ms, hold_count=one.hold_count)
 
     def _drop(self, leases: list[Lease]) -> None:
         if leases and self._loop is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._hand.drop(leases), self._loop)
+            self._loop.call_soon_threadsafe(self._hand.drop, leases)
+
+
+def _event_id(lease: Lease) -> str:
+    return lease.fields.get(b"id", b"").decode(errors="replace")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from infra.streams.reading import Lease
-from processors.retry import RetryPolicy
+from processors.plan import Plan
 
 # Renewed at a third of the lease, two renewals may fail before anybody takes the delivery.
 RENEWALS_PER_LEASE = 3
@@ -17,16 +16,18 @@ RESERVED_PART = 8
 
 
 class Running(NamedTuple):
-    """An attempt that has begun; `deadline` is a reading of the monotonic clock."""
+    """An attempt that has begun; times are readings of the monotonic clock."""
 
     lease: Lease
-    processor: str
+    plan: Plan
     attempt: int
-    policy: RetryPolicy
-    timeout_ms: int
-    deadline: float
+    began: float
     hold_count: int | None = None
     """Set when a failure keeps its place in its lane: the delivery count it is then given."""
+
+    @property
+    def deadline(self) -> float:
+        return self.began + self.plan.timeout_s
 
 
 class Hand:
@@ -38,54 +39,64 @@ class Hand:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
-        self._running: dict[int, Running] = {}
-        self.on_drop: Callable[[Lease], None] = lambda _lease: None
+        self._running: dict[int, tuple[Lease, Plan, int, float, int | None]] = {}
+        self.on_drop: Callable[[Lease], None] | None = None
         """Called for each lease that leaves the hand."""
-        self._changed = asyncio.Condition()
+        self._watching: list[asyncio.Future[None]] = []
 
     @property
     def room(self) -> int:
         return self._limit - len(self._held)
 
     @property
+    def ordinary_room(self) -> int:
+        """Without the reserve, which is for urgent entries only."""
+        return self.room - self._limit // RESERVED_PART
+
+    @property
     def leases(self) -> list[Lease]:
         return list(self._held.values())
 
-    def begin(self, running: Running) -> None:
-        self._running[id(running.lease)] = running
+    def begin(self, lease: Lease, plan: Plan, attempt: int, began: float, hold_count: int | None) -> None:
+        """An attempt begins; the fields of `Running`, of which one is made only when somebody looks."""
+        self._running[id(lease)] = (lease, plan, attempt, began, hold_count)
 
     def end(self, lease: Lease) -> None:
         self._running.pop(id(lease), None)
 
     def renewable(self, *, now: float) -> list[Lease]:
         """Everything but attempts past their deadline: whoever overstays may lose the delivery to somebody else."""
-        late = {id(one.lease) for one in list(self._running.values()) if now > one.deadline}
+        late = {id(one.lease) for one in self._overdue(now)}
         return [lease for lease in self.leases if id(lease) not in late]
 
     def overstaying(self, *, now: float, grace_s: float) -> list[Running]:
         """Attempts that still run although their time and the grace after it are over."""
-        return [one for one in list(self._running.values()) if now > one.deadline + grace_s]
+        return self._overdue(now - grace_s)
+
+    def _overdue(self, now: float) -> list[Running]:
+        return [one for one in (Running(*found) for found in list(self._running.values())) if now > one.deadline]
 
     def take(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
             self._held[lease.stream, lease.entry_id] = lease
 
-    async def drop(self, leases: Iterable[Lease]) -> None:
+    def drop(self, leases: Iterable[Lease]) -> None:
         """Forgets settled or lost leases; a later delivery of the same entry stays."""
+        held, on_drop = self._held, self.on_drop
         for lease in leases:
-            if self._held.get((lease.stream, lease.entry_id)) is lease:
-                del self._held[lease.stream, lease.entry_id]
-                self.on_drop(lease)
-        async with self._changed:
-            self._changed.notify_all()
+            place = lease.stream, lease.entry_id
+            if held.get(place) is lease:
+                del held[place]
+                if on_drop is not None:
+                    on_drop(lease)
+        self.look_again()
 
-    async def replace(self, lease: Lease, *, by: Lease) -> bool:
+    def replace(self, lease: Lease, *, by: Lease) -> bool:
         """The same delivery under another count; false when it is no longer in hand."""
         if not self.holds(lease):
             return False
         self._held[lease.stream, lease.entry_id] = by
-        async with self._changed:
-            self._changed.notify_all()
+        self.look_again()
         return True
 
     def holds_place(self, place: tuple[str, str]) -> bool:
@@ -94,31 +105,37 @@ class Hand:
     def holds(self, lease: Lease) -> bool:
         return self._held.get((lease.stream, lease.entry_id)) is lease
 
-    async def wait_for_room(self, *, is_dry: Callable[[], bool], within_s: float) -> bool:
-        """Until half of the hand is free, or there is any room and nothing left to run: few large reads cost less than many small.
+    def look_again(self) -> None:
+        """Whoever waits for a change of the hand looks whether it is the one."""
+        watching, self._watching = self._watching, []
+        for watcher in watching:
+            _wake(watcher)
 
-        False when that did not come about in time.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s), self._changed:
-                await self._changed.wait_for(lambda: self.budget > 0 and (2 * self.room >= self._limit or is_dry()))
-                return True
-        return False
-
-    async def look_again(self) -> None:
-        """Nothing is left to run: any room is worth a read now."""
-        async with self._changed:
-            self._changed.notify_all()
-
-    @property
-    def budget(self) -> int:
-        """Half of the hand at most: while one half is settled, the other is run. The reserve is for urgent entries only."""
-        return min(self.room - self._limit // RESERVED_PART, max(1, self._limit // 2))
+    async def wait_until(self, is_so: Callable[[], bool], *, within_s: float) -> bool:
+        """Looks at every change of the hand; false when it did not come about in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while not is_so():
+            if loop.time() >= deadline:
+                return False
+            watcher = loop.create_future()
+            self._watching.append(watcher)
+            timer = loop.call_at(deadline, _wake, watcher)
+            try:
+                await watcher
+            finally:
+                timer.cancel()
+        return True
 
     async def wait_until_dropped(self, lease: Lease) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self.holds(lease))
+        while not await self.wait_until(lambda: not self.holds(lease), within_s=60.0):
+            pass
 
     async def wait_until_empty(self) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._held)
+        while not await self.wait_until(lambda: not self._held, within_s=60.0):
+            pass
+
+
+def _wake(watcher: asyncio.Future[None]) -> None:
+    if not watcher.done():
+        watcher.set_result(None)

@@ -59,7 +59,7 @@ class NoMore:
     reason: str
 
 
-def attempt_number(*, retry_count: int, delivery_count: int) -> int:
+def attempt_number(retry_count: int, delivery_count: int) -> int:
     """Which attempt this delivery is.
 
     Each retry is an attempt. So is each delivery of the same entry from the third on: a first redelivery is forgiven,

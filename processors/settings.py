@@ -112,7 +112,12 @@ class GroupSettings(Strict):
         description="How long an ephemeral group may be without a worker before it is removed with all it has: `30m`, `24h`, `7d`.",
     )
     children: int = Field(1, ge=1, le=64, description="Processes of one `hooklake work`; start it again, here or elsewhere, for more.")
-    batch_size: int = Field(256, ge=1, le=10_000, description="How many deliveries a worker holds at most, running and waiting.")
+    batch_size: int = Field(
+        256,
+        ge=1,
+        le=10_000,
+        description="How many entries one read asks for at most; fewer while processors are slow. A worker holds up to four reads.",
+    )
     concurrency: int = Field(32, ge=1, le=1000, description="How many of them run at once.")
     block_ms: int = Field(1000, ge=10, le=60_000, description="How long a read waits for new entries.")
     lease_ms: int = Field(30_000, ge=100, description="How long a silent worker keeps its deliveries; a living one renews them.")

@@ -8,39 +8,39 @@ from infra.streams.once import OnceWrite
 from infra.streams.reading import Lease
 from infra.streams.settle import Ack, AckOnce, GiveUp, HoldBack, Park, RetryLater, Settlement
 from processors.retry import RetryIn, RetryPolicy, attempt_number, describe, next_step, storable
+from schemas.outcome import Ran
 
 TRACEBACK_CHARACTERS = 8000
 FIRST_TRACEBACK_CHARACTERS = 4000
 """Of a failure that is retried: it travels with the event from attempt to attempt."""
 
 
-def after_attempt(
-    error: BaseException | None, *, processor: str, attempt: int, policy: RetryPolicy, now_ms: int, hold_count: int | None = None
-) -> Settlement:
+def after_attempt(error: BaseException | None, *, ran: Ran, policy: RetryPolicy, now_ms: int, hold_count: int | None = None) -> Settlement:
     """With `hold_count` a retry stays where it is, counted as delivered so often, so that nothing of its key overtakes it."""
     if error is None:
-        return Ack()
-    step = next_step(error, attempt=attempt, policy=policy)
+        return Ack(ran)
+    step = next_step(error, attempt=ran.attempt, policy=policy)
     shown = "".join(traceback.format_exception(error))
     if isinstance(step, RetryIn):
         if hold_count is not None:
-            return HoldBack(step.delay_ms, delivery_count=hold_count)
+            return HoldBack(step.delay_ms, delivery_count=hold_count, ran=ran)
         said = storable(shown, most=FIRST_TRACEBACK_CHARACTERS)
-        return RetryLater(step.delay_ms, retry_count=attempt, error=describe(error), traceback=said)
+        return RetryLater(step.delay_ms, retry_count=ran.attempt, error=describe(error), traceback=said, ran=ran)
     return GiveUp(
-        processor=processor,
+        processor=ran.processor,
         reason=step.reason,
         error=describe(error),
         traceback=storable(shown, most=TRACEBACK_CHARACTERS),
-        attempts=attempt,
+        attempts=ran.attempt,
         dead_at_ms=now_ms,
+        ran=ran,
     )
 
 
-def with_writes(writes: tuple[OnceWrite, ...], *, event_id: str, processor: str, attempt: int, now_ms: int) -> AckOnce:
+def with_writes(writes: tuple[OnceWrite, ...], *, ran: Ran, now_ms: int) -> AckOnce:
     """Done, with what it wrote through `delivery.once`."""
-    otherwise = GiveUp(processor=processor, reason="", error="", traceback="", attempts=attempt, dead_at_ms=now_ms)
-    return AckOnce(event_id, writes, otherwise)
+    otherwise = GiveUp(processor=ran.processor, reason="", error="", traceback="", attempts=ran.attempt, dead_at_ms=now_ms, ran=ran)
+    return AckOnce(ran.event_id, writes, otherwise)
 
 
 def malformed(error: Exception, *, now_ms: int) -> GiveUp:
@@ -52,7 +52,7 @@ def parked(lease: Lease) -> Park:
     """An event of another version has failed no attempt; those that a worker of its own release died of stay counted."""
     retried = lease.fields.get(b"retry_count", b"")
     retry_count = int(retried) if retried.isdigit() and len(retried) < 10 else 0
-    return Park(attempt_number(retry_count=retry_count, delivery_count=lease.delivery_count) - 1)
+    return Park(attempt_number(retry_count, lease.delivery_count) - 1)
 
 
 def undecided(error: Exception, *, now_ms: int) -> GiveUp:

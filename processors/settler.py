@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from infra.failpoints import reach
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
-from infra.streams.settle import GiveUp, HoldBack, Settlement, by_stream, settle
+from infra.streams.settle import Ack, Decision, GiveUp, HoldBack, Settlement, by_stream, settle
 from infra.telemetry import Telemetry
+from processors.intake import Intake
 from processors.leases import Hand
 
-Decision = tuple[Lease, Settlement]
 IDLE_S = 0.1
 
 
 class Settler:
     """The decisions of one worker that are not yet carried out."""
 
-    def __init__(
-        self,
-        acts: Pipeline,
-        *,
-        keys: Keys,
-        group: str,
-        consumer: str,
-        hand: Hand,
-        hold_back: Callable[[Lease, HoldBack], Awaitable[None]],
-        telemetry: Telemetry,
-    ) -> None:
-        """`hold_back` gets what was settled by staying where it is."""
+    def __init__(self, acts: Pipeline, *, keys: Keys, group: str, consumer: str, hand: Hand, intake: Intake, telemetry: Telemetry) -> None:
+        """`intake` gets back what was settled by staying where it is."""
         self._acts = acts
         self._keys = keys
         self._group = group
         self._consumer = consumer
         self._hand = hand
-        self._hold_back = hold_back
+        self._intake = intake
         self._telemetry = telemetry
         self._decided: list[Decision] = []
         self._has_decided = asyncio.Event()
@@ -72,19 +61,25 @@ class Settler:
             raise
         reach("worker.after_settle")
         lost_ids = {id(lease) for lease in lost}
-        for lease, settlement in decisions:
+        # Nearly all are acks, about which there is nothing more to do or say.
+        noteworthy = [one for one in decisions if type(one[1]) is not Ack]
+        for lease, settlement in noteworthy:
             if isinstance(settlement, HoldBack) and id(lease) not in lost_ids:
-                await self._hold_back(lease, settlement)
+                await self._intake.hold_back(lease, settlement)
         # What is held back is in hand under another count by now, and stays.
-        await self._hand.drop([lease for lease, _ in decisions])
-        self._report(decisions, lost=lost_ids)
-
-    def _report(self, decisions: list[Decision], *, lost: set[int]) -> None:
+        self._hand.drop([lease for lease, _ in decisions])
+        self._intake.settled(len(decisions))
+        ran_s = [settlement.ran.duration_ms / 1000 for _, settlement in decisions if settlement.ran is not None]
+        self._telemetry.duration.record(*ran_s, group=self._group)
         self._telemetry.consumed.add(len(decisions) - len(lost), {"group": self._group})
+        self._tell_of(noteworthy, lost=lost)
+
+    def _tell_of(self, decisions: list[Decision], *, lost: list[Lease]) -> None:
+        for lease in lost:
+            self._telemetry.log.warning("lease lost, result dropped", group=self._group, event_id=_event_id(lease))
+        lost_ids = {id(lease) for lease in lost}
         for lease, settlement in decisions:
-            if id(lease) in lost:
-                self._telemetry.log.warning("lease lost, result dropped", group=self._group, event_id=_event_id(lease))
-            elif isinstance(settlement, GiveUp):
+            if isinstance(settlement, GiveUp) and id(lease) not in lost_ids:
                 self._telemetry.log.warning("dead letter", group=self._group, event_id=_event_id(lease), reason=settlement.reason)
 
 

@@ -37,6 +37,8 @@ from processors.settler import Settler
 from processors.upkeep import Upkeep
 from schemas.errors import StreamUnavailable
 
+# One is being read, one waits, one runs, one is being settled.
+HELD_BATCHES = 4
 TAKE_OVER_EVERY_MS = 500
 ADOPT_EVERY_MS = 20
 HOLD_EVERY_MS = 500
@@ -71,17 +73,18 @@ class Worker:
         self._reads = open_pipeline(log, home=home, wait_ms=settings.block_ms)
         self._acts = open_pipeline(log, home=home)
         self._reader = GroupReader(self._reads, keys=self._keys, group=group, consumer=consumer)
-        self.hand = Hand(settings.batch_size)
+        self.hand = Hand(HELD_BATCHES * settings.batch_size)
         self._holding = self._hold_shards(clock) if registry.keeps_order else None
         self._intake = Intake(
             self._acts,
             reader=self._reader,
             keys=self._keys,
             hand=self.hand,
-            lanes=Lanes(registry),
+            lanes=Lanes(registry) if registry.keeps_order else None,
             holding=self._holding,
             settings=settings,
             telemetry=telemetry,
+            clock=clock,
         )
         self._attempts = Attempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
         self._settler = Settler(
@@ -90,7 +93,7 @@ class Worker:
             group=group,
             consumer=consumer,
             hand=self.hand,
-            hold_back=self._intake.hold_back,
+            intake=self._intake,
             telemetry=telemetry,
         )
         self._leases = LeaseThread(
@@ -193,16 +196,17 @@ class Worker:
 
     async def _run_waiting(self) -> None:
         """One member of the pool."""
+        waiting = self._intake.waiting
         while True:
-            lease = await self._intake.waiting.get()
-            if self._intake.waiting.is_empty:
-                await self.hand.look_again()
+            lease = waiting.take() if waiting.count else await waiting.get()
+            if not waiting.count:
+                self.hand.look_again()  # Nothing is left to run: any room is worth a read now.
             # A lease that was lost while it waited belongs to somebody else, who runs it.
             if not self.hand.holds(lease):
                 continue
             if self._holding is not None and not self._holding.holds(lease.shard):
-                await self.hand.drop([lease])  # It stays pending, for whoever holds the shard.
-            elif (wait_s := self._attempts.wait_s(lease)) > 0:
+                self.hand.drop([lease])  # It stays pending, for whoever holds the shard.
+            elif self._attempts.has_open_circuit and (wait_s := self._attempts.wait_s(lease)) > 0:
                 self._put_off(lease, wait_s=wait_s)
             else:
                 self._settler.put(lease, settlement=await self._attempts.decide(lease))

@@ -94,6 +94,7 @@ class Housekeeping:
         """Notes how far groups are, and removes what nobody needs any more."""
         await janitor.trim(self._acts, keys=self._keys)
         await janitor.trim_dead(self._acts, keys=self._keys, retention_ms=self._dead_letters.retention_ms)
+        await janitor.trim_outcomes(self._acts, keys=self._keys)
 
     async def make_room(self) -> None:
         """Keeps the log below its caps."""

@@ -1,4 +1,4 @@
-"""Owns tidying the log while nobody asks: trimming events and dead letters, removing consumers.
+"""Owns tidying the log while nobody asks: trimming events, dead letters and outcomes, removing consumers.
 
 `housekeeping.py` says who does it, and when; each act is one script, so that several janitors do no harm.
 """
@@ -15,6 +15,10 @@ SILENT_MS = 3_600_000
 # Letters carry whole bodies, which the script reads: a few at a time, and not for long.
 LETTERS_AT_ONCE = 50
 ROUNDS = 20
+
+
+# Batches per shard, while nobody archives them: the last minutes of a busy group, some MB.
+KEPT_OUTCOMES = 1000
 
 
 async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
@@ -46,6 +50,14 @@ async def declared_groups(pipeline: Pipeline, *, keys: Keys, shard: int) -> list
     fields: list[bytes] = await pipeline.call("HKEYS", keys.registry(shard))
     declared = [field.decode().removeprefix("group:") for field in fields if field.startswith(b"group:")]
     return sorted(group for group in declared if group != ARCHIVE_GROUP)
+
+
+async def trim_outcomes(pipeline: Pipeline, *, keys: Keys) -> int:
+    """Removes the record of what was settled where it is archived; returns how many entries went."""
+    removed = 0
+    for shard in keys.all_shards():
+        removed += await pipeline.run("trim_outcomes", keys=[keys.outcomes(shard), keys.ledger(shard)], args=[KEPT_OUTCOMES])
+    return removed
 
 
 async def reap(pipeline: Pipeline, *, keys: Keys, group: str, silent_ms: int = SILENT_MS) -> int:

@@ -8,6 +8,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
                                                        group's next worker that can takes them back, into the retry stream
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
+    {n}:outcomes                               stream  what was settled, one packed entry per settled batch
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
     {n}:registry                               hash    number of shards, declared groups, their positions and signs of life
@@ -36,6 +37,8 @@ Fields of the ledger:
     foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)
     before:accepted                            events that ledgers which are gone had counted (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
+    sequence:outcomes:<incarnation>            the last number given to the stream of outcomes
+    dropped:outcomes                           entries of it that were trimmed because nobody archives them
 
 Fields of `{n}:owed:<group>`:
 
@@ -105,6 +108,9 @@ class Keys:
 
     def dead_state(self, shard: int) -> str:
         return self._key(shard, "dead:state")
+
+    def outcomes(self, shard: int) -> str:
+        return self._key(shard, "outcomes")
 
     def seen(self, shard: int, *, period: int, bucket: int) -> str:
         return self._key(shard, f"seen:{period}:{bucket}")

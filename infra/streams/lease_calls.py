@@ -15,7 +15,7 @@ from infra.streams.scripts import Argument, run_blocking
 
 @dataclass(frozen=True, slots=True)
 class LeaseCall:
-    """One call of a script that answers 1 or 0 for each of these leases, which are of one stream."""
+    """One call of a script about leases of one stream, which answers with the places (the first is 1) of those that were lost."""
 
     script: str
     leases: list[Lease]
@@ -23,7 +23,7 @@ class LeaseCall:
     args: list[Argument]
 
     def lost(self, reply: Sequence[int]) -> list[Lease]:
-        return [lease for lease, kept in zip(self.leases, reply, strict=True) if not kept]
+        return [self.leases[place - 1] for place in reply]
 
 
 async def lost_by(pipeline: Pipeline, *, calls: Sequence[LeaseCall]) -> list[Lease]:

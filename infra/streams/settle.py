@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import orjson
 
@@ -11,13 +14,21 @@ from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by
 from infra.streams.once import OnceWrite
+from infra.streams.outcomes import pack
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
+from infra.streams.scripts import Argument
+from schemas.outcome import Ran, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """Done; the group is finished with the entry."""
+class Ack(NamedTuple):
+    """Done; the group is finished with the entry. Made for nearly every delivery, so a tuple."""
+
+    ran: Ran | None = None
+
+
+# A quarter of what its constructor costs.
+acked: Callable[[tuple[Ran]], Ack] = functools.partial(tuple.__new__, Ack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,7 @@ class RetryLater:
     retry_count: int
     error: str = ""
     traceback: str = ""
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class GiveUp:
     traceback: str
     attempts: int
     dead_at_ms: int
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,10 @@ class AckOnce:
     otherwise: GiveUp
     """The letter, but for its reason and its error."""
 
+    @property
+    def ran(self) -> Ran | None:
+        return self.otherwise.ran
+
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
@@ -64,6 +81,7 @@ class HoldBack:
 
     delay_ms: int
     delivery_count: int
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +89,22 @@ class Park:
     """Put it aside, whole, for a worker that can read its version; `parked.py` takes it back."""
 
     retry_count: int
+    ran: None = None
 
 
 Settlement = Ack | AckOnce | RetryLater | HoldBack | GiveUp | Park
+"""What is decided about a delivery; `ran` is the attempt to record, if there was one."""
 
 FIRST_FIELDS = ("first_error", "first_traceback")
 """The fields in which the first failure travels with a retried entry, and stands in its dead letter."""
 
 Decision = tuple[Lease, Settlement]
+
+NOTHING_RAN = Ran("", "", 0, 0, 0.0)
+"""For a delivery that is settled without an attempt: an entry that is no event, or one that waits for a circuit."""
+STEPS: Mapping[type, Step] = MappingProxyType(
+    {Ack: "ack", AckOnce: "ack", RetryLater: "retry", HoldBack: "retry", GiveUp: "dead_letter", Park: "park"}
+)
 
 
 async def settle(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, decisions: Sequence[Decision]) -> list[Lease]:
@@ -88,15 +114,37 @@ async def settle(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, d
 
 def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consumer: str) -> list[LeaseCall]:
     """The script calls that carry the decisions out. Pure."""
-    calls = []
-    for stream, chosen in by_stream(decisions).items():
-        shard = chosen[0][0].shard
-        at = [stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard)]
-        at.append(keys.parked(shard, group))
-        places = KeyPlaces(at, keys=keys, shard=shard, group=group)
-        arguments = _arguments(chosen, group=group, consumer=consumer, places=places)
-        calls.append(LeaseCall("settle", [lease for lease, _ in chosen], at, arguments))
-    return calls
+    return [_settle_call(chosen, keys=keys, group=group, consumer=consumer) for chosen in by_stream(decisions).values()]
+
+
+def _settle_call(decisions: list[Decision], *, keys: Keys, group: str, consumer: str) -> LeaseCall:
+    """Plain acks come first, since nearly all are: of them the script needs nothing but the entry id."""
+    plain: list[Decision] = []
+    others: list[Decision] = []
+    for decision in decisions:
+        lease, settlement = decision
+        (plain if type(settlement) is Ack and lease.delivery_count == 1 else others).append(decision)
+    first, _ = decisions[0]
+    at = settle_keys(keys, stream=first.stream, shard=first.shard, group=group)
+    places = KeyPlaces(at, keys=keys, shard=first.shard, group=group)
+    arguments: list[Argument] = [group, consumer, _record(plain + others), len(plain), *[lease.entry_id for lease, _ in plain]]
+    for lease, settlement in others:
+        action = _action(settlement, first=_first_failure(lease.fields), places=places)
+        arguments += (lease.entry_id, lease.delivery_count, *action)
+    return LeaseCall("settle", [lease for lease, _ in plain + others], at, arguments)
+
+
+def settle_keys(keys: Keys, *, stream: str, shard: int, group: str) -> list[str]:
+    return [
+        stream, keys.retry(shard, group), keys.delayed(shard), keys.delayed_bodies(shard), keys.dead(shard), keys.ledger(shard),
+        keys.parked(shard, group), keys.outcomes(shard),
+    ]  # fmt: skip
+
+
+def _record(decisions: Sequence[Decision]) -> bytes:
+    """What is recorded about a call, in the order of its deliveries; empty when there was no attempt at all."""
+    settled = [(settlement.ran or NOTHING_RAN, STEPS[type(settlement)]) for _, settlement in decisions]
+    return pack(settled) if any(ran is not NOTHING_RAN for ran, _ in settled) else b""
 
 
 class KeyPlaces:
@@ -123,20 +171,15 @@ class KeyPlaces:
         return self._places[key]
 
 
-def by_stream(decisions: Sequence[tuple[Lease, Settlement]]) -> dict[str, list[tuple[Lease, Settlement]]]:
-    found: dict[str, list[tuple[Lease, Settlement]]] = {}
+def by_stream(decisions: Sequence[Decision]) -> dict[str, list[Decision]]:
+    found: dict[str, list[Decision]] = {}
     for decision in decisions:
-        found.setdefault(decision[0].stream, []).append(decision)
+        stream = decision[0].stream
+        if stream in found:
+            found[stream].append(decision)
+        else:
+            found[stream] = [decision]
     return found
-
-
-def _arguments(decisions: Sequence[tuple[Lease, Settlement]], *, group: str, consumer: str, places: KeyPlaces) -> list[str | bytes | int]:
-    arguments: list[str | bytes | int] = [group, consumer]
-    for lease, settlement in decisions:
-        # Nearly all are acks.
-        action = ("a", "") if type(settlement) is Ack else _action(settlement, first=_first_failure(lease.fields), places=places)
-        arguments += (lease.entry_id, lease.delivery_count, *action)
-    return arguments
 
 
 def _action(settlement: Settlement, *, first: dict[str, str], places: KeyPlaces) -> tuple[str, str | bytes]:

@@ -33,7 +33,7 @@ def test_metrics_have_exactly_the_promised_names(telemetry: Telemetry) -> None:
     telemetry.consumed.add(1, {"group": "example"})
     telemetry.failed.add(1, {"group": "example"})
     telemetry.lag.set(7, {"group": "example", "stream": "default"})
-    telemetry.duration.record(0.02, {"group": "example"})
+    telemetry.duration.record(0.02, group="example")
 
     lines = telemetry.metrics_page().decode().splitlines()
 

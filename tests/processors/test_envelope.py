@@ -8,8 +8,12 @@ import pytest
 import structlog
 
 from infra.clock import Clock
+from infra.streams.reading import Lease
 from processors.delivery import Delivery
 from processors.envelope import header_text, headers_of, sign, signing_key
+from processors.plan import Plan
+from processors.registry import ProcessorSpec
+from processors.settings import GroupSettings
 from schemas.errors import ConfigError
 from tests.events import an_event
 
@@ -17,18 +21,10 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def a_delivery(**changes: Any) -> Delivery:
-    values: dict[str, Any] = {
-        "group": "crm",
-        "processor": "p",
-        "attempt": 1,
-        "max_attempts": 4,
-        "deadline_ms": Clock().now_ms(),
-        "fence_token": 4097,
-        "event_id": "1",
-        "_log": structlog.get_logger(),
-        **changes,
-    }
-    return Delivery(**values)
+    spec = ProcessorSpec("p", print, ("*",), max_attempts=4, timeout_ms=1000)
+    plan = Plan(spec, group="crm", settings=GroupSettings(), log=structlog.get_logger())
+    values: dict[str, Any] = {"event_id": "1", "attempt": 1, "started_at_ms": Clock().now_ms(), **changes}
+    return Delivery(plan, Lease(0, "a-stream", "1-1", 1, {}), **values)
 
 
 def hmac_by_hand(key: bytes, message: bytes) -> bytes:

@@ -3,8 +3,8 @@
 --
 -- KEYS  1 stream  2 ledger
 -- ARGV  1 group  2 consumer  3.. per lease: entry id, delivery count
--- returns per lease 1 (renewed) or 0 (lost)
-local results = {}
+-- returns the places (the first is 1) of the leases that were lost
+local lost = {}
 for i = 3, #ARGV, 2 do
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1)[1]
     local renewed = 0
@@ -15,6 +15,8 @@ for i = 3, #ARGV, 2 do
             redis.call('HINCRBY', KEYS[2], 'lost:' .. ARGV[1], 1)
         end
     end
-    results[#results + 1] = renewed
+    if renewed == 0 then
+        lost[#lost + 1] = (i - 1) / 2
+    end
 end
-return results
+return lost

@@ -4,14 +4,15 @@
 -- could fail is therefore read and parsed before the first removal.
 --
 -- KEYS  1 stream  2 retry stream of the group  3 delayed  4 delayed bodies  5 dead  6 ledger
---       7 parked stream of the group  8.. what the writes of `delivery.once` are about, each named by its place here
--- ARGV  1 group  2 consumer  3.. per delivery: entry id, delivery count, action, detail
+--       7 parked stream of the group  8 outcomes  9.. what the writes of `delivery.once` are about, each named by its place here
+-- ARGV  1 group  2 consumer  3 what to record about the deliveries, packed, or empty  4 how many are plain: acked, at their first delivery
+--       5.. the entry ids of those, then per other delivery: entry id, delivery count, action, detail
 --       action a: nothing more; r: detail = '<delay ms>:<retry_count>:<JSON list of fields and values to add>';
 --       h: stays pending, detail = its delivery count from now on; d: detail = JSON list of the letter's fields and values;
 --       p: put aside whole, detail = its retry_count;
 --       o: an ack with writes, detail = the JSON object of include/once.lua, and in it `letter`, as in d, but for reason and error
--- returns per delivery 1 (settled) or 0 (somebody else owns it now, or there is no entry left to retry or park)
---         an error, with nothing done, when a detail cannot be parsed
+-- returns the places (the first is 1) of the deliveries that were not settled: somebody else owns it now, or there is no entry left
+--         to retry or park; an error, with nothing done, when a detail cannot be parsed
 -- include id_above
 -- include once
 
@@ -49,20 +50,6 @@ local function parsed(action, detail)
     elseif action == 'd' then
         return texts(detail)
     end
-end
-
--- What the consumer holds between the first and the last id, in one look: a look for each would be most of the cost. It may
--- hold others in between; an id that the look had no room for is looked up by itself.
-local function held_between(first, last, room)
-    local counts, is_whole = {}, true
-    local pending = redis.pcall('XPENDING', KEYS[1], group, first, last, room, consumer)
-    if pending.err then
-        return counts, true
-    end
-    for _, entry in ipairs(pending) do
-        counts[entry[1]] = entry[4]
-    end
-    return counts, #pending < room
 end
 
 -- The entry's fields without those that the log wrote for its old place; nil when it was trimmed beneath us.
@@ -134,24 +121,24 @@ local function park(id, decided)
     if fields then
         redis.call('XADD', KEYS[7], id_above(KEYS[7], id, server_ms()), unpack(fields))
     end
-    return fields and 1 or 0
+    return fields ~= nil
 end
 
 local function retry(id, decided)
     local fields = taken(id, decided)
     if not fields then
-        return 0
+        return false
     end
     if decided.delay_ms == '0' then
         redis.call('XADD', KEYS[2], id_above(KEYS[2], id, server_ms()), unpack(fields))
-        return 1
+        return true
     end
     local due_ms = server_ms() + tonumber(decided.delay_ms)
     -- The stream's own key makes the member unique: an entry waits at most once per stream it came from.
     local member = group .. '|' .. KEYS[1] .. '|' .. id
     redis.call('ZADD', KEYS[3], string.format('%.0f', due_ms), member)
     redis.call('HSET', KEYS[4], member, cmsgpack.pack(fields))
-    return 1
+    return true
 end
 
 -- A letter of an entry that is gone still says where the entry stood and why it was given up: that is how a person finds
@@ -184,7 +171,7 @@ local function give_up(id, parts)
     if not fields then
         count_lost()
     end
-    return 1
+    return true
 end
 
 -- All of its writes, or a dead letter that says why there are none.
@@ -199,11 +186,13 @@ local function ack_once(id, decided)
     end
     remove(id)
     write_once(decided)
-    return 1
+    return true
 end
 
+local plain = tonumber(ARGV[4])
+local others_from = 5 + plain
 local decisions = {}
-for i = 3, #ARGV, 4 do
+for i = others_from, #ARGV, 4 do
     local decided = parsed(ARGV[i + 2], ARGV[i + 3])
     if not decided then
         return redis.error_reply('ERR settle: ' .. ARGV[i] .. ' has an action or a detail that makes no sense; nothing was settled')
@@ -211,65 +200,95 @@ for i = 3, #ARGV, 4 do
     decisions[#decisions + 1] = decided
 end
 
-local function order(id)
-    local ms, n = string.match(id, '(%d+)-(%d+)')
-    return tonumber(ms), tonumber(n)
+-- Right for ids of one length, which nearly all are; where it is wrong, the look below misses some, and they are looked up one by one.
+local function before(a, b)
+    return #a < #b or (#a == #b and a < b)
 end
 
-local first, last
-for i = 3, #ARGV, 4 do
-    local ms, n = order(ARGV[i])
-    if not first or ms < first.ms or (ms == first.ms and n < first.n) then
-        first = {ms = ms, n = n, id = ARGV[i]}
-    end
-    if not last or ms > last.ms or (ms == last.ms and n > last.n) then
-        last = {ms = ms, n = n, id = ARGV[i]}
+local first, last = ARGV[5], ARGV[5]
+for i = 5, #ARGV do
+    if i < others_from or (i - others_from) % 4 == 0 then
+        if before(ARGV[i], first) then
+            first = ARGV[i]
+        elseif before(last, ARGV[i]) then
+            last = ARGV[i]
+        end
     end
 end
-local counts, is_whole = held_between(first.id, last.id, 2 * #decisions + 100)
+
+-- What the consumer holds between the first and the last id, in one look: a look for each would be most of the cost. It may hold
+-- others in between, so that there may be no room for all.
+local counts = {}
+local held = redis.pcall('XPENDING', KEYS[1], group, first, last, 2 * (plain + #decisions) + 100, consumer)
+for _, entry in ipairs(held.err and {} or held) do
+    counts[entry[1]] = entry[4]
+end
+
+local function count_of(id)
+    if not counts[id] and not held.err then
+        local pending = redis.call('XPENDING', KEYS[1], group, id, id, 1, consumer)
+        counts[id] = pending[1] and pending[1][4]
+    end
+    return counts[id]
+end
 
 local function owned(id, count)
-    local held = counts[id]
-    if not held and not is_whole then
-        local pending = redis.call('XPENDING', KEYS[1], group, id, id, 1, consumer)
-        held = pending[1] and pending[1][4]
-    end
-    return held == tonumber(count)
+    return count_of(id) == tonumber(count)
 end
 
-local results, owns = {}, {}
-for number = 1, #decisions do
-    local i = 4 * number - 1
-    owns[number] = owned(ARGV[i], ARGV[i + 1])
-    -- Held back already: the reply to an earlier call never arrived.
-    if ARGV[i + 2] == 'h' and not owns[number] and owned(ARGV[i], decisions[number].delivery_count) then
-        owns[number] = true
+local lost = {}
+for place = 1, plain do
+    local id = ARGV[4 + place]
+    if owned(id, 1) then
+        acked[#acked + 1] = id
+    else
+        lost[#lost + 1] = place
     end
     -- The same delivery twice in one call is settled once.
-    counts[ARGV[i]] = -1
-    if owns[number] and ARGV[i + 2] == 'a' then
-        acked[#acked + 1] = ARGV[i]
+    counts[id] = -1
+end
+local owns = {}
+for number, decided in ipairs(decisions) do
+    local i = others_from + 4 * (number - 1)
+    local id, action = ARGV[i], ARGV[i + 2]
+    owns[number] = owned(id, ARGV[i + 1])
+    -- Held back already: the reply to an earlier call never arrived.
+    if action == 'h' and not owns[number] and owned(id, decided.delivery_count) then
+        owns[number] = true
+    end
+    counts[id] = -1
+    if owns[number] and action == 'a' then
+        acked[#acked + 1] = id
     end
 end
 ack_all()
 for number, decided in ipairs(decisions) do
-    local i = 4 * number - 1
+    local i = others_from + 4 * (number - 1)
     local id, action = ARGV[i], ARGV[i + 2]
-    if not owns[number] then
-        results[number] = 0
-    elseif action == 'h' then
+    local is_settled = owns[number]
+    if is_settled and action == 'h' then
         redis.call('XCLAIM', KEYS[1], group, consumer, 0, id, 'RETRYCOUNT', decided.delivery_count, 'JUSTID')
-        results[number] = 1
-    elseif action == 'a' then
-        results[number] = 1
-    elseif action == 'o' then
-        results[number] = ack_once(id, decided)
-    elseif action == 'r' then
-        results[number] = retry(id, decided)
-    elseif action == 'p' then
-        results[number] = park(id, decided)
-    else
-        results[number] = give_up(id, decided)
+    elseif is_settled and action == 'r' then
+        is_settled = retry(id, decided)
+    elseif is_settled and action == 'p' then
+        is_settled = park(id, decided)
+    elseif is_settled and action == 'o' then
+        ack_once(id, decided)
+    elseif is_settled and action == 'd' then
+        give_up(id, decided)
+    end
+    if not is_settled then
+        lost[#lost + 1] = plain + number
     end
 end
-return results
+
+-- Whoever lost its leases records nothing about them: the packed record says what was decided, `lost` what of that came to nothing.
+if ARGV[3] ~= '' and #lost < plain + #decisions then
+    local incarnation = redis.call('HGET', KEYS[6], 'incarnation') or ''
+    local number = redis.call('HINCRBY', KEYS[6], 'sequence:outcomes:' .. incarnation, 1)
+    redis.call(
+        'XADD', KEYS[8], '*', 'record', 'outcomes', 'group', group, 'consumer', consumer, 'stream', KEYS[1], 'batch', ARGV[3],
+        'lost', table.concat(lost, ','), 'incarnation', incarnation, 'sequence', number
+    )
+end
+return lost

@@ -6,29 +6,13 @@
 -- ARGV  1 retention ms  2 how many at most
 -- returns how many entries were removed
 -- include id_above
+-- include standing
 
-local function value(list, name)
-    for j = 1, #list, 2 do
-        if list[j] == name then
-            return list[j + 1]
-        end
-    end
+-- What the archive is done with, as the end of a range.
+local mark
+for _, group in ipairs(redis.call('EXISTS', KEYS[1]) == 1 and groups_on(KEYS[1]) or {}) do
+    mark = group.name == 'archive' and group.settled or mark
 end
-
--- The newest id that the archive is done with, or nil; with entries in hand, what comes before the first of them.
-local function archived_up_to()
-    local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])  -- an error while there is no stream
-    for _, group in ipairs(groups.err and {} or groups) do
-        if value(group, 'name') == 'archive' then
-            if value(group, 'pending') > 0 then
-                return '(' .. redis.call('XPENDING', KEYS[1], 'archive')[2]
-            end
-            return value(group, 'last-delivered-id')
-        end
-    end
-end
-
-local mark = archived_up_to()
 if not mark then
     return 0
 end

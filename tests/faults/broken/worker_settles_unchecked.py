@@ -10,5 +10,5 @@ from processors.child import app
 from tests.faults.breaking import break_script_for_good
 
 if __name__ == "__main__":
-    break_script_for_good("settle", ("owns[number] = owned(ARGV[i], ARGV[i + 1])", "owns[number] = true"))
+    break_script_for_good("settle", ("return count_of(id) == tonumber(count)", "return true"))
     run(app)

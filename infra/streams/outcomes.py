@@ -1,0 +1,41 @@
+"""Owns the record of what was settled: one packed entry per settled batch in `{n}:outcomes`. Pure, but for reading it back.
+
+Columns, not rows: the names stand once, and a batch of hundreds costs little more than its event ids. `settle.lua` adds which of
+the deliveries were lost after all, since only it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from infra.streams.entries import Fields
+from schemas.errors import MalformedEntry
+from schemas.outcome import Outcome, Ran, Step
+
+COLUMNS = ("event_ids", "processors", "attempts", "started_at_ms", "durations_ms", "steps")
+
+
+def pack(settled: Sequence[tuple[Ran, Step]]) -> bytes:
+    """The packed record of deliveries, in the order in which they are handed to the script."""
+    rows = [(*ran, step) for ran, step in settled]
+    return orjson.dumps(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
+
+
+def unpack(fields: Fields) -> list[Outcome]:
+    """What one entry of the stream says was settled; raises MalformedEntry."""
+    try:
+        columns: dict[str, list[Any]] = orjson.loads(fields[b"batch"])
+        lost = {int(place) for place in fields[b"lost"].split(b",") if place}
+        group, consumer = fields[b"group"].decode(), fields[b"consumer"].decode()
+        return list(_outcomes(columns, lost=lost, group=group, consumer=consumer))
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedEntry(f"the entry is no record of outcomes: {type(error).__name__}: {error}", fields=fields) from error
+
+
+def _outcomes(columns: dict[str, list[Any]], *, lost: set[int], group: str, consumer: str) -> Iterator[Outcome]:
+    for place, (*ran, step) in enumerate(zip(*(columns[name] for name in COLUMNS), strict=True), start=1):
+        if place not in lost and ran[0]:
+            yield Outcome(group, consumer, step, Ran(*ran))

@@ -1,0 +1,43 @@
+"""Owns how much a worker takes in at once: about as much as it settles in a fifth of a second. Pure, but for its own state.
+
+Much at once is cheap, since every read and every settle costs the log an fsync. But what one worker holds nobody else can run: a
+worker of slow processors takes little, and its neighbours share the rest.
+"""
+
+from __future__ import annotations
+
+HALF_LIFE_S = 0.5
+AHEAD_S = 0.2
+# Of bodies in one read. A worker holds up to four reads, and must stay small.
+READ_BYTES = 8_000_000
+LN_2 = 0.6931
+
+
+class Pace:
+    """How fast one worker is, and how large its events are."""
+
+    def __init__(self, *, least: int, most: int) -> None:
+        self._least = min(least, most)
+        self._most = most
+        self._recent = 0.0
+        self._noted_at = 0.0
+        self._body_bytes = 0.0
+
+    def settled(self, count: int, *, now: float) -> None:
+        self._recent = self._faded(now) + count
+        self._noted_at = now
+
+    def read(self, count: int, *, body_bytes: int) -> None:
+        """The newest read tells best how large the next entries are."""
+        if count:
+            self._body_bytes = body_bytes / count
+
+    def batch(self, *, now: float) -> int:
+        """How many deliveries one read may ask for."""
+        per_second = self._faded(now) * LN_2 / HALF_LIFE_S
+        wanted = max(self._least, min(self._most, round(per_second * AHEAD_S)))
+        return max(1, min(wanted, int(READ_BYTES / max(1.0, self._body_bytes))))
+
+    def _faded(self, now: float) -> float:
+        part: float = 0.5 ** ((now - self._noted_at) / HALF_LIFE_S)
+        return self._recent * part
