@@ -99,6 +99,12 @@ class DeadLetterSettings(Strict):
         description="How long a dead letter is kept in the log at least; longer until it is archived.",
     )
 
+    cap: int = Field(
+        100_000,
+        ge=1,
+        description="Open dead letters of one group at which its workers take in no more, until some are requeued or discarded.",
+    )
+
     @property
     def retention_ms(self) -> int:
         return int(self.retention.removesuffix("h")) * 3_600_000

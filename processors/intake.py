@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from infra.clock import Clock
 from infra.failpoints import reach
+from infra.running.loops import wait_or_stop
 from infra.streams import groups, leases
 from infra.streams.keys import Keys
 from infra.streams.leases import Place
@@ -19,6 +20,7 @@ from infra.telemetry import Telemetry
 from processors.fairness import FairQueue
 from processors.holding import Holding
 from processors.leases import Hand
+from processors.letter_cap import LOOK_EVERY_MS, LetterCap
 from processors.order import Lanes
 from processors.pace import Pace
 from processors.settings import GroupSettings
@@ -41,6 +43,7 @@ class Intake:
         lanes: Lanes | None,
         holding: Holding | None,
         settings: GroupSettings,
+        letter_cap: LetterCap,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
@@ -49,6 +52,7 @@ class Intake:
         self._keys = keys
         self._hand = hand
         self._settings = settings
+        self._letter_cap = letter_cap
         self._telemetry = telemetry
         self._clock = clock
         self._is_declared = False
@@ -70,6 +74,10 @@ class Intake:
 
     async def read(self, stop: asyncio.Event) -> None:
         """One read of new entries: a batch ahead of what is running, so that the log works while processors do."""
+        if self._letter_cap.is_reached:
+            self.is_reading = False
+            await wait_or_stop(stop, LOOK_EVERY_MS / 1000)
+            return
         has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_EVERY_S)
         if stop.is_set() or not (has_room or self._hand.room):
             return
@@ -186,7 +194,7 @@ class Intake:
 
     async def adopt(self, holding: Holding, *, stop: asyncio.Event, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
         """In a group that keeps order: what is pending in shards that were just taken, one at a time, in the order of entries."""
-        while holding.to_adopt and not stop.is_set():
+        while holding.to_adopt and not stop.is_set() and not self._letter_cap.is_reached:
             shard = holding.to_adopt[0]
             for place in await leases.pending_places(self._acts, reader=self._reader, shard=shard):
                 if stop.is_set() or not holding.holds(shard):
@@ -205,11 +213,11 @@ class Intake:
 
     async def take_over(self, stop: asyncio.Event, *, run_alone: Callable[[Lease], Awaitable[None]]) -> None:
         """What an earlier life of this worker left, then what silent consumers left; one at a time, each alone."""
-        while self._leftovers and not stop.is_set():
+        while self._leftovers and not stop.is_set() and not self._letter_cap.is_reached:
             lease = await self._taken(self._next_leftover)
             if lease is not None:
                 await run_alone(lease)
-        while self._leftovers is not None and not stop.is_set():
+        while self._leftovers is not None and not stop.is_set() and not self._letter_cap.is_reached:
             lease = await self._taken(self._next_idle)
             if lease is None:
                 return

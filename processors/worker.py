@@ -30,6 +30,7 @@ from processors.holding import Holding
 from processors.intake import Intake
 from processors.lease_thread import LeaseThread, Leave
 from processors.leases import RENEWALS_PER_LEASE, Hand
+from processors.letter_cap import LOOK_EVERY_MS, LetterCap
 from processors.order import Lanes
 from processors.registry import Registry
 from processors.settings import GroupSettings
@@ -75,6 +76,8 @@ class Worker:
         self._reader = GroupReader(self._reads, keys=self._keys, group=group, consumer=consumer)
         self.hand = Hand(HELD_BATCHES * settings.batch_size)
         self._holding = self._hold_shards(clock) if registry.keeps_order else None
+        dead_letters = dead_letters or DeadLetterSettings()
+        self._letter_cap = LetterCap(self._acts, keys=self._keys, group=group, cap=dead_letters.cap, telemetry=telemetry)
         self._intake = Intake(
             self._acts,
             reader=self._reader,
@@ -83,6 +86,7 @@ class Worker:
             lanes=Lanes(registry) if registry.keeps_order else None,
             holding=self._holding,
             settings=settings,
+            letter_cap=self._letter_cap,
             telemetry=telemetry,
             clock=clock,
         )
@@ -106,9 +110,7 @@ class Worker:
             telemetry=telemetry,
             clock=clock,
         )
-        self._upkeep = self.upkeep(
-            self._acts, keys=self._keys, group=group, log=log, dead_letters=dead_letters or DeadLetterSettings(), telemetry=telemetry
-        )
+        self._upkeep = self.upkeep(self._acts, keys=self._keys, group=group, log=log, dead_letters=dead_letters, telemetry=telemetry)
         self._shares_hand = len(registry.specs) > 1
         self._clock = clock
         self._turned_at = clock.monotonic()
@@ -148,6 +150,7 @@ class Worker:
             for loop in (
                 self._loop("settle", self._settler.settle_decided, until=drained),
                 self._loop("turn", self._turn, until=drained, every_ms=TURN_EVERY_MS),
+                self._loop("letters", self._letter_cap.look, until=stop, every_ms=LOOK_EVERY_MS),
                 *(self._loop(name, chore, until=stop, every_ms=every_ms) for name, chore, every_ms in self._upkeep.chores()),
             ):
                 tasks.create_task(loop)

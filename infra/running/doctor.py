@@ -22,9 +22,12 @@ from infra.running.announce import sources_of
 from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import Service, refuse_shared_ports, services_of
+from infra.running.status import at_letter_cap
+from infra.sections import DeadLetterSettings
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
-from infra.streams.caps import described, read_weight
+from infra.streams.caps import Weight, described
 from infra.streams.connection import open_blocking, translated
+from infra.streams.overview import read_overview
 from infra.streams.probe import look, why_alone, why_outdated, why_unfit
 from schemas.errors import ConfigError, StreamUnavailable
 
@@ -118,16 +121,25 @@ def examine_log(settings: Settings) -> Iterator[Finding]:
         yield Finding("log", "ok", f"{facts.name} {facts.version}, appendfsync {facts.append_fsync}, {facts.eviction}")
     if reason := why_alone(facts, log=settings.log):
         yield Finding("replicas", "fail", reason, "senders get 503 until then")
-    yield examine_memory(settings)
+    yield from examine_contents(settings)
     if reason := why_outdated(facts):
         yield Finding("log version", "warn", reason, "let nobody but hooklake reach the server until then")
 
 
-def examine_memory(settings: Settings) -> Finding:
+def examine_contents(settings: Settings) -> Iterator[Finding]:
+    """What the log holds: whether there is room for more, and for more dead letters."""
     try:
-        weight = read_weight(settings.log, home=settings.home)
+        overview = read_overview(settings.log, home=settings.home)
     except StreamUnavailable as error:
-        return Finding("memory", "warn", str(error), "look again when the log answers")
+        yield Finding("memory", "warn", str(error), "look again when the log answers")
+        return
+    if overview.weight is not None:
+        yield examine_memory(overview.weight)
+    for sentence in at_letter_cap(overview, cap=settings.section("dead_letters", DeadLetterSettings).cap):
+        yield Finding("dead letters", "fail", sentence, "`hooklake dead-letters list` shows them")
+
+
+def examine_memory(weight: Weight) -> Finding:
     if weight.is_full:
         return Finding("memory", "fail", f"events are refused: {described(weight)}", "run the archive and the workers, or add memory")
     if weight.is_heavy:

@@ -14,6 +14,7 @@ from rich.table import Table
 from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import services_of
+from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
 from infra.streams.caps import Weight, described
 from infra.streams.keys import ARCHIVE_GROUP
@@ -63,10 +64,11 @@ def look(settings: Settings) -> Status:
     """Raises StreamUnavailable when the log does not answer."""
     overview = read_overview(settings.log, home=settings.home)
     processes = {service.name: is_fine(service) for service in services_of(settings)}
-    return replace(summarise(overview, processes=processes), durability=settings.log.durability)
+    letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
+    return replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
 
 
-def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Status:
+def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_cap: int | None = None) -> Status:
     """Pure: what to show, and what to ask a person for."""
     return Status(
         accepted=overview.accepted,
@@ -83,7 +85,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None]) -> Statu
         memory=overview.weight,
         groups=overview.groups,
         processes=processes,
-        needs=needs_of(overview, processes=processes),
+        needs=[*at_letter_cap(overview, cap=letter_cap), *needs_of(overview, processes=processes)],
     )
 
 
@@ -114,6 +116,16 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     elif missing < 0:
         needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
     return needs
+
+
+def at_letter_cap(overview: Overview, *, cap: int | None) -> list[str]:
+    """A sentence for each group whose dead letters are at their cap. Pure."""
+    return [
+        f"group {state.group} has {state.dead_letters} open dead letters, and dead_letters.cap is {cap}: its workers take in nothing until "
+        "some are requeued or discarded"
+        for state in overview.groups
+        if cap is not None and state.dead_letters >= cap
+    ]
 
 
 def _memory_needs(weight: Weight | None) -> list[str]:

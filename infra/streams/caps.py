@@ -7,13 +7,10 @@ reads anyway. The verdict lapses by itself, so that nobody is refused by the not
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from infra.settings import LogSettings
-from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 
@@ -101,19 +98,6 @@ async def weigh_all(pipeline: Pipeline, *, keys: Keys, log: LogSettings) -> Weig
     shards = [0] if pipeline.one_keyspace else keys.all_shards()
     weights = [await weigh(pipeline, keys=keys, shard=shard, log=log) for shard in shards]
     return max(weights, key=lambda weight: weight.used_bytes / max(1, weight.limit_bytes))
-
-
-def read_weight(log: LogSettings, *, home: Path) -> Weight:
-    """Looks once, at the fullest server; raises StreamUnavailable."""
-
-    async def look() -> Weight:
-        pipeline = open_pipeline(log, home=home)
-        try:
-            return await weigh_all(pipeline, keys=Keys(log.prefix, log.shards), log=log)
-        finally:
-            await pipeline.close()
-
-    return asyncio.run(look())
 
 
 def described(weight: Weight) -> str:

@@ -46,6 +46,7 @@ ROWS = {
     "D13": "a dead letter is requeued twice, or its worker or whoever requeues it is killed at each step",
     "D15": "workers of two releases run together, and a step back",
     "D16": "the settings change while events are in work",
+    "D14": "dead letters pile up",
     "E1": "kill -9 of the archive, between its steps and under load",
     "I4": "an event is delivered again, or its worker has lost it",
     "I9": "kill -9 of a worker of a group that keeps order per key",

@@ -7,9 +7,10 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from infra.running.embedded import free_port
@@ -62,12 +63,19 @@ class WorkerProcesses:
 
     @contextmanager
     def worker(
-        self, module: str = REAL, *, consumer: str = "w", failpoint: str = "", named: str = "fault_module", **group: Any
+        self,
+        module: str = REAL,
+        *,
+        consumer: str = "w",
+        failpoint: str = "",
+        named: str = "fault_module",
+        environment: Mapping[str, str] = MappingProxyType({}),
+        **group: Any,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Killed at the end of the block, unless it has ended by then; `group` are settings of the group."""
+        """Killed at the end of the block, unless it has ended by then; `group` are settings of the group, `environment` has others."""
         of_log = {"LOG__URL": self.log.url, "LOG__PREFIX": self.log.prefix, "LOG__SHARDS": str(self.log.shards)}
         of_group = {f"GROUPS__G__{name.upper()}": str(value) for name, value in {"ops_port": free_port(), **group}.items()}
-        environment = command_environment(self.home, **of_log, **of_group)
+        environment = {**command_environment(self.home, **of_log, **of_group), **environment}
         if failpoint:
             environment["HOOKLAKE_FAILPOINT"] = failpoint
         command = [sys.executable, "-m", module, "--group", "g", *([named] if named else []), "--consumer", consumer]
