@@ -1,4 +1,4 @@
-"""Owns sending as a sender does who means it: again and again, until the event is accepted."""
+"""Owns sending as senders do: once, or again and again until the event is accepted."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ async def until_appended(stream: EventStream, event: StreamEvent) -> Receipt:
                 return await stream.append(event)
             except StreamUnavailable:
                 await asyncio.sleep(AGAIN_S)
+
+
+async def accepted_of(events: list[StreamEvent], *, stream: EventStream) -> list[Receipt]:
+    """Each is sent once, all at the same time."""
+    answers = await asyncio.gather(*[stream.append(event) for event in events], return_exceptions=True)
+    assert all(isinstance(answer, Receipt | StreamUnavailable) for answer in answers)
+    return [answer for answer in answers if isinstance(answer, Receipt)]

@@ -52,10 +52,12 @@ class Pair:
 
 
 @asynccontextmanager
-async def running_pair(directory: Path, *, replica: ReplicatedServer | None = None, **options: str) -> AsyncIterator[Pair]:
+async def running_pair(
+    directory: Path, *, replica: ReplicatedServer | None = None, options: dict[str, str] | None = None
+) -> AsyncIterator[Pair]:
     """`options` are the servers'; `replica` is one of another make, not started yet."""
-    primary = ReplicatedServer(directory / "primary", free_port(), PASSWORD, options=dict(options))
-    replica = replica or ReplicatedServer(directory / "replica", free_port(), PASSWORD, options=dict(options))
+    primary = ReplicatedServer(directory / "primary", free_port(), PASSWORD, options=dict(options or {}))
+    replica = replica or ReplicatedServer(directory / "replica", free_port(), PASSWORD, options=dict(options or {}))
     async with AsyncExitStack() as started:
         for server in (primary, replica):
             started.callback(server.kill)

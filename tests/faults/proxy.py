@@ -84,25 +84,27 @@ class Proxy:
         self._connections.discard(connection)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
+        sides, halves = [writer], list[asyncio.Future[None]]()
         try:
             from_server, to_server = await asyncio.open_connection("127.0.0.1", self.upstream_port)
-        except OSError:  # nobody listens there any more
-            writer.close()
-            return
-        for side in (writer, to_server):
-            # Without it the kernel holds small frames back for 40 ms, which would look like a slow server.
-            side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        both = [asyncio.ensure_future(self._pass(reader, to_server)), asyncio.ensure_future(self._harm(from_server, writer, toxics=toxics))]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            sides.append(to_server)
+            for side in sides:
+                # Without it the kernel holds small frames back for 40 ms, which would look like a slow server.
+                side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            halves = [
+                asyncio.ensure_future(self._pass(reader, to_server)),
+                asyncio.ensure_future(self._harm(from_server, writer, toxics=toxics)),
+            ]
+            await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+        except ConnectionRefusedError:
+            pass  # Nobody listens there any more, so the client's connection ends too.
         finally:
-            for half in both:
+            # All of it before anything is waited for: whoever waits may be cancelled once more.
+            for half in halves:
                 half.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-            for side in (writer, to_server):
+            for side in sides:
                 side.close()
-            with contextlib.suppress(OSError):
-                await asyncio.gather(writer.wait_closed(), to_server.wait_closed())
+            await asyncio.gather(*halves, *(side.wait_closed() for side in sides), return_exceptions=True)
 
     async def _harm(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
         left = toxics.most_bytes

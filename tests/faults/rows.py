@@ -31,6 +31,7 @@ ROWS = {
     "C7": "a slot of the cluster moves to another node",
     "C8": "the cluster loses the majority of its nodes",
     "C9": "a replica takes over whose clock is behind",
+    "C10": "a replica is sent everything anew, by a primary whose memory is full or that dies meanwhile",
     "D1": "kill -9 of a worker that has read and not yet run",
     "D2": "kill -9 of a worker under load",
     "D3": "kill -9 of a worker or of the log's server around the settling of retries",

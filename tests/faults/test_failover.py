@@ -17,15 +17,13 @@ from infra.streams import connection, sentinel
 from infra.streams.keys import Keys
 from infra.streams.sentinel import Word
 from infra.streams.stream import EventStream
-from schemas.errors import StreamUnavailable
-from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 from tests.contracts.clusters import ClusterNode, EmbeddedCluster, wait_until
 from tests.contracts.sentinels import SentinelSet
 from tests.events import an_event
 from tests.faults.broken.receiver_answers_first import append_later
 from tests.processors.waiting import until
-from tests.sending import until_appended
+from tests.sending import accepted_of, until_appended
 
 PASSWORD = "a-test-password"
 STREAM = Keys("hooklake:", 1).events(0, "default")
@@ -176,13 +174,6 @@ async def test_a_primary_that_is_cut_off_with_its_client_accepts_nothing_that_is
 
     accepted += [await until_appended(stream, event) for event in during if event.id not in known]
     assert_nothing_is_lost(accepted, ask=replica.ask)
-
-
-async def accepted_of(events: list[StreamEvent], *, stream: EventStream) -> list[Receipt]:
-    """Each is sent once, all at the same time."""
-    answers = await asyncio.gather(*[stream.append(event) for event in events], return_exceptions=True)
-    assert all(isinstance(answer, Receipt | StreamUnavailable) for answer in answers)
-    return [answer for answer in answers if isinstance(answer, Receipt)]
 
 
 @pytest.mark.control("C3")
