@@ -4,7 +4,7 @@ from processors.delivery import Delivery
 from processors.middleware import Middleware, Next, Work
 from processors.registry import processor
 from processors.retry import Exponential
-from processors.signals import Reject, Retry
+from processors.signals import Reject, Retry, SomeFailed
 from schemas.event import StreamEvent
 
-__all__ = ["Delivery", "Exponential", "Middleware", "Next", "Reject", "Retry", "StreamEvent", "Work", "processor"]
+__all__ = ["Delivery", "Exponential", "Middleware", "Next", "Reject", "Retry", "SomeFailed", "StreamEvent", "Work", "processor"]

@@ -56,19 +56,21 @@ class Attempts:
             if spec is None:
                 return Ack(Ran(event.id, "", 1, self._clock.now_ms(), 0.0))
             return await self._attempt(event, lease, self._plans[spec.name])
-        except UnknownVersion as error:
-            self._pass_by(lease)
+        except Exception as error:
+            return self._unfit(lease, error)
+
+    def _unfit(self, lease: Lease, error: Exception) -> Settlement:
+        """What becomes of a delivery that cannot run."""
+        self._pass_by(lease)
+        if isinstance(error, UnknownVersion):
             self._tell_version(error)
             return parked(lease)
-        except MalformedEntry as error:
-            self._pass_by(lease)
+        if isinstance(error, MalformedEntry):
             self._telemetry.log.error("entry is no event", group=self._group, entry_id=lease.entry_id, reason=str(error))
             return malformed(error, now_ms=self._clock.now_ms())
-        except Exception as error:
-            self._pass_by(lease)
-            # A member of the pool that ends would do so in silence, and the group with it.
-            self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
-            return undecided(error, now_ms=self._clock.now_ms())
+        # A member of the pool that ends would do so in silence, and the group with it.
+        self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
+        return undecided(error, now_ms=self._clock.now_ms())
 
     async def _attempt(self, event: StreamEvent, lease: Lease, plan: Plan) -> Settlement:
         number = attempt_number(event.retry_count, lease.delivery_count)

@@ -106,7 +106,8 @@ class LeaseThread:
     def charge_overstaying(self) -> None:
         """Settles them as failed attempts. A log that cannot be reached does not keep us: the next life counts deliveries."""
         suspects = self._overstaying(self._clock.monotonic())
-        decisions = [(one.lease, self._verdict(one)) for one in suspects]
+        # What ran in company stays pending, uncharged: the next life runs it one at a time, and finds who it was.
+        decisions = [(one.lease, self._verdict(one)) for one in suspects if not self._hand.is_in_company(one.lease)]
         for one in suspects:
             self._telemetry.failed.add(1, {"group": self._reader.group})
             self._telemetry.log.error(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from infra.streams.reading import Lease
@@ -40,6 +41,7 @@ class Hand:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
         self._running: dict[int, tuple[Lease, Plan, int, float, int | None]] = {}
+        self._in_company: set[int] = set()
         self.on_drop: Callable[[Lease], None] | None = None
         """Called for each lease that leaves the hand."""
         self._watching: list[asyncio.Future[None]] = []
@@ -63,6 +65,19 @@ class Hand:
 
     def end(self, lease: Lease) -> None:
         self._running.pop(id(lease), None)
+
+    @contextmanager
+    def in_company(self, leases: Iterable[Lease]) -> Iterator[None]:
+        """While these are run in one call: whatever it does, nobody knows which of them is to blame."""
+        ids = {id(lease) for lease in leases}
+        self._in_company |= ids
+        try:
+            yield
+        finally:
+            self._in_company -= ids
+
+    def is_in_company(self, lease: Lease) -> bool:
+        return id(lease) in self._in_company
 
     def renewable(self, *, now: float) -> list[Lease]:
         """Everything but attempts past their deadline: whoever overstays may lose the delivery to somebody else."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeVar
 
+from processors.batches import taking_one
 from processors.middleware import Middleware, surrounded
 from processors.retry import Exponential
 from schemas.errors import ConfigError
@@ -17,6 +18,7 @@ from schemas.errors import ConfigError
 Function = TypeVar("Function", bound=Callable[..., Any])
 ATTRIBUTE = "__hooklake_processor__"
 DEFAULT_TIMEOUT_MS = 30_000
+DEFAULT_BATCH_WAIT_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class ProcessorSpec:
     """None means the group's setting."""
     middleware: tuple[Middleware, ...] = ()
     """The first is outermost."""
+    batch: int | None = None
+    """The function gets lists, of so many events at most."""
+    batch_wait_ms: int = DEFAULT_BATCH_WAIT_MS
+    """How long an event waits for others to come."""
+    concurrency: int | None = None
+    """How many calls run at once; None means the group's setting."""
+
+    @property
+    def has_gate(self) -> bool:
+        return self.batch is not None or self.concurrency is not None
 
 
 def processor(
@@ -44,22 +56,30 @@ def processor(
     retry: Sequence[int] | Exponential | None = None,
     key: bool = False,
     middleware: Sequence[Middleware] = (),
+    batch: int | None = None,
+    batch_wait_ms: int = DEFAULT_BATCH_WAIT_MS,
+    concurrency: int | None = None,
 ) -> Callable[[Function], Function]:
     """Marks a function as the processor of event types: exact (`github.push`) or by prefix (`github.*`, `*`).
 
     `retry` says how long to wait after the first, second, ... failed attempt: milliseconds, or `Exponential(...)`.
     With `key` events of one key run one after the other, in their order, also over retries. `middleware` is around every attempt.
-    Only attaches a spec; a worker that is told the module finds it there. Raises ConfigError for what can never work.
+    With `batch` the function gets lists of up to so many events and their deliveries, whatever has come within `batch_wait_ms`;
+    `concurrency` is how many of its calls run at once in one child. Only attaches a spec; a worker that is told the module finds it
+    there. Raises ConfigError for what can never work.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError("@processor needs at least one pattern, such as `github.push` or `*`; without one no event would reach it")
     for pattern in patterns:
         if reason := why_no_pattern(pattern):
             raise ConfigError(f"@processor({pattern!r}): {reason}")
-    for option, value in (("max_attempts", max_attempts), ("timeout_ms", timeout_ms)):
+    counts = {"max_attempts": max_attempts, "timeout_ms": timeout_ms, "batch": batch, "concurrency": concurrency}
+    for option, value in counts.items():
         if value is not None and value < 1:
             raise ConfigError(f"@processor({patterns[0]!r}, {option}={value}): it must be at least 1, or no attempt could succeed")
 
+    if batch_wait_ms < 0:
+        raise ConfigError(f"@processor({patterns[0]!r}, batch_wait_ms={batch_wait_ms}): nobody can wait for less than nothing")
     for one in middleware:
         if not isinstance(one, Middleware):
             raise ConfigError(f"@processor({patterns[0]!r}, middleware=[{one!r}]): it is no Middleware; write an instance, as in Timing()")
@@ -69,7 +89,9 @@ def processor(
         name = f"{function.__module__}:{function.__qualname__}"
         waits = retry if retry is None or isinstance(retry, Exponential) else tuple(retry)
         is_async = inspect.iscoroutinefunction(function)
-        spec = ProcessorSpec(name, function, patterns, max_attempts, timeout_ms, key, is_async, waits, tuple(middleware))
+        spec = ProcessorSpec(
+            name, function, patterns, max_attempts, timeout_ms, key, is_async, waits, tuple(middleware), batch, batch_wait_ms, concurrency
+        )
         setattr(function, ATTRIBUTE, spec)
         return function
 
@@ -106,7 +128,7 @@ class Registry:
     def __init__(self, specs: Iterable[ProcessorSpec]) -> None:
         """Raises ConfigError when two processors have the same pattern: which of them should run?"""
         self._by_pattern: dict[str, ProcessorSpec] = {}
-        for spec in map(within_middleware, specs):
+        for spec in map(as_called, specs):
             for pattern in spec.patterns:
                 other = self._by_pattern.setdefault(pattern, spec)
                 if other is not spec:
@@ -136,11 +158,14 @@ class Registry:
         return self._by_pattern.get("*")
 
 
-def within_middleware(spec: ProcessorSpec) -> ProcessorSpec:
+def as_called(spec: ProcessorSpec) -> ProcessorSpec:
     """The processor as a worker calls it. What runs in a thread gets its middleware there (`dispatch.py`), around the thread."""
-    if not spec.middleware or not spec.is_async:
-        return spec
-    return replace(spec, function=surrounded(spec.function, processor=spec.name, middleware=spec.middleware), middleware=())
+    if spec.batch is not None:
+        spec = replace(spec, function=taking_one(spec.function, is_async=spec.is_async))
+    if spec.middleware and spec.is_async:
+        around = surrounded(spec.function, processor=spec.name, middleware=spec.middleware)
+        spec = replace(spec, function=around, middleware=())
+    return spec
 
 
 def load(reference: str) -> Registry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 
 class Retry(Exception):
@@ -20,6 +21,17 @@ class Reject(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class SomeFailed(Exception):
+    """Of a batch these events failed, each with its own error, and all others are done."""
+
+    def __init__(self, errors: Mapping[str, BaseException]) -> None:
+        """`errors` by event id; raises ValueError when there is none, since then nothing has failed."""
+        if not errors or not all(isinstance(error, BaseException) for error in errors.values()):
+            raise ValueError(f"SomeFailed({errors!r}) names no event with its error: give it a dictionary of event ids and exceptions")
+        super().__init__(f"{len(errors)} of the batch failed")
+        self.errors = dict(errors)
 
 
 def _whole_ms(after_ms: float) -> int:

@@ -25,7 +25,8 @@ from infra.streams.keys import Keys
 from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import RetryLater
 from infra.telemetry import Telemetry
-from processors.attempts import Attempts
+from processors.batch_attempts import BatchAttempts
+from processors.gates import Gates
 from processors.holding import Holding
 from processors.intake import Intake
 from processors.lease_thread import LeaseThread, Leave
@@ -90,7 +91,7 @@ class Worker:
             telemetry=telemetry,
             clock=clock,
         )
-        self._attempts = Attempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
+        self._attempts = BatchAttempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
         self._settler = Settler(
             self._acts,
             keys=self._keys,
@@ -112,6 +113,8 @@ class Worker:
         )
         self._upkeep = self.upkeep(self._acts, keys=self._keys, group=group, log=log, dead_letters=dead_letters, telemetry=telemetry)
         self._shares_hand = len(registry.specs) > 1
+        put_back = self._put_back if self._shares_hand and self._holding is None else None
+        self._gates = Gates.of(registry, run=self._run_together, put_back=put_back, settings=settings)
         self._clock = clock
         self._turned_at = clock.monotonic()
 
@@ -170,6 +173,8 @@ class Worker:
                 self._leases.stop()
                 for task in (*taking_in, *pool):
                     task.cancel()
+                if self._gates is not None:
+                    self._gates.close()
         await asyncio.to_thread(self._leases.join)
         if self._holding is not None:
             with contextlib.suppress(StreamUnavailable):  # Then the holds run out by themselves.
@@ -209,6 +214,8 @@ class Worker:
                 continue
             if self._holding is not None and not self._holding.holds(lease.shard):
                 self.hand.drop([lease])  # It stays pending, for whoever holds the shard.
+            elif self._gates is not None and self._gates.take(lease):
+                pass  # It runs there, in its turn.
             elif self._attempts.has_open_circuit and (wait_s := self._attempts.wait_s(lease)) > 0:
                 self._put_off(lease, wait_s=wait_s)
             else:
@@ -218,10 +225,32 @@ class Worker:
         """Its processor's circuit is open. It waits in hand, and the log keeps what there is no room for; only where other
         processors would be kept waiting too, it makes room and waits in the log, uncharged."""
         if self._shares_hand and self._holding is None and self._intake.has_many_held_back:
-            retry_count = int(lease.fields.get(b"retry_count", b"0"))
-            self._settler.put(lease, settlement=RetryLater(math.ceil(wait_s * 1000), retry_count=retry_count))
+            self._put_back(lease, wait_s=wait_s)
         else:
             self._intake.wait(lease, seconds=wait_s)
+
+    def _put_back(self, lease: Lease, *, wait_s: float) -> None:
+        retry_count = int(lease.fields.get(b"retry_count", b"0"))
+        self._settler.put(lease, settlement=RetryLater(math.ceil(wait_s * 1000), retry_count=retry_count))
+
+    async def _run_together(self, leases: list[Lease]) -> list[list[Lease]]:
+        """What a gate runs: deliveries of one processor, in one call."""
+        decisions, again = await self._attempts.decide_together([lease for lease in leases if self._may_run(lease)])
+        for lease, settlement in decisions:
+            self._settler.put(lease, settlement=settlement)
+        return again
+
+    def _may_run(self, lease: Lease) -> bool:
+        """As in the pool: much may have happened while it waited at its gate."""
+        if not self.hand.holds(lease):
+            return False
+        if self._holding is not None and not self._holding.holds(lease.shard):
+            self.hand.drop([lease])
+            return False
+        if (wait_s := self._attempts.wait_s(lease)) > 0:
+            self._put_off(lease, wait_s=wait_s)
+            return False
+        return True
 
     async def _take_over(self, stop: asyncio.Event) -> None:
         if self._holding is not None:

@@ -90,6 +90,25 @@ async def recursion(event, delivery):
 async def memory(event, delivery):
     everything = [bytearray(1 << 30) for _ in range(4)]
 """
+BATCH_MODULE = """
+import os, signal
+from pathlib import Path
+from processors import processor
+
+HERE = Path(__file__).parent
+
+@processor("*", batch=8, batch_wait_ms=500, concurrency=2, max_attempts=2, timeout_ms=1000)
+def together(events, deliveries):
+    types = {event.event_type for event in events}
+    if "poison.raises" in types:
+        raise ValueError("there is poison among them")
+    if "poison.kills" in types:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while "poison.overstays" in types:
+        pass
+    with (HERE / "runs").open("a") as runs:
+        runs.writelines(f"{event.id} {delivery.attempt}\\n" for event, delivery in zip(events, deliveries))
+"""
 KINDS = ("segfault", "exit", "kill", "loop", "thread", "stubborn", "sysexit", "interrupt", "recursion", "memory")
 MOST_MEMORY_BYTES = 3 << 30
 """Of addresses, for the parent and each child: enough to work, and not for what `poison.memory` asks for."""
@@ -106,6 +125,28 @@ def test_poison_ends_as_a_dead_letter_and_its_neighbours_are_not_charged(log: Lo
     assert [letter.event.event_type for letter in letters(log, poisoned.home) if letter.event] == [f"poison.{kind}"]
     # At least once each: who had run but was not settled when the process died runs again, still as its first attempt.
     assert set(poisoned.runs) == {(event_id, 1) for event_id in poisoned.neighbours}
+
+
+@pytest.mark.fault("D6")
+@pytest.mark.parametrize("kind", ["raises", "kills", "overstays"])
+def test_poison_in_a_batch_costs_its_own_event_only(log: LogSettings, tmp_path: Path, kind: str) -> None:
+    poisoned = Poisoned(log, tmp_path, kind=kind, module=BATCH_MODULE)
+
+    with poisoned.worker(REAL):
+        until(lambda: poisoned.is_over, what="the poison is a dead letter and nothing is left", within_s=120)
+
+    assert [letter.event.event_type for letter in letters(log, poisoned.home) if letter.event] == [f"poison.{kind}"]
+    assert set(poisoned.runs) == {(event_id, 1) for event_id in poisoned.neighbours}
+
+
+@pytest.mark.control("D6")
+def test_where_a_batch_is_charged_as_one_neighbours_become_dead_letters(log: LogSettings, tmp_path: Path) -> None:
+    poisoned = Poisoned(log, tmp_path, kind="raises", module=BATCH_MODULE)
+
+    with poisoned.worker("tests.faults.broken.worker_charges_whole_batches"):
+        until(lambda: poisoned.is_over, what="everything ended somehow", within_s=120)
+
+    assert len(letters(log, poisoned.home)) > 1
 
 
 @pytest.mark.control("D6")
@@ -134,11 +175,11 @@ def test_without_the_lease_thread_s_verdict_a_loop_runs_for_ever(log: LogSetting
 class Poisoned:
     """A log with a poison event in the middle of others, and a worker to run them."""
 
-    def __init__(self, log: LogSettings, tmp_path: Path, *, kind: str, neighbours: int = 20) -> None:
+    def __init__(self, log: LogSettings, tmp_path: Path, *, kind: str, neighbours: int = 20, module: str = MODULE) -> None:
         self.log, self.home, self.code = log, tmp_path / "home", tmp_path / "code"
         initialise(self.home)
         self.code.mkdir()
-        (self.code / "poison_module.py").write_text(MODULE)
+        (self.code / "poison_module.py").write_text(module)
         events = [an_event() for _ in range(neighbours)]
         self.neighbours = [event.id for event in events]
         events.insert(neighbours // 2, an_event(event_type=f"poison.{kind}"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,10 +78,15 @@ def test_a_decorator_without_patterns_is_refused() -> None:
             processor(*patterns)
 
 
-@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"timeout_ms": 0}, {"max_attempts": -1}])
-def test_numbers_with_which_no_attempt_could_succeed_are_refused(options: dict[str, int]) -> None:
+@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"timeout_ms": 0}, {"max_attempts": -1}, {"batch": 0}, {"concurrency": 0}])
+def test_numbers_with_which_no_attempt_could_succeed_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"it must be at least 1, or no attempt could succeed"):
-        processor("*", max_attempts=options.get("max_attempts"), timeout_ms=options.get("timeout_ms", 1))
+        processor("*", **options)
+
+
+def test_a_batch_cannot_wait_for_less_than_nothing() -> None:
+    with pytest.raises(ConfigError, match="batch_wait_ms=-1"):
+        processor("*", batch=2, batch_wait_ms=-1)
 
 
 def test_a_function_must_take_an_event_and_a_delivery() -> None:
