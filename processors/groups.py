@@ -1,4 +1,4 @@
-"""Owns `hooklake groups`: which consumer groups the log has, what their processors wrote, and removing one with everything it keeps."""
+"""Owns `hooklake groups`: which consumer groups the log has, what their processors wrote, and removing one with all it has."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from infra.streams.group_removal import GroupRemoval, Standing
 from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.once import OnceReader
 from infra.streams.overview import GroupState, read_overview
+from processors.purging import purge, purges
 from schemas.errors import ConfigError, GroupInUse, NotFound
 
 LIVES_MS = 60_000
 """A group that showed a sign of life within this time is in use."""
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Lists consumer groups, shows what they wrote, and removes one with all it has."
+    add_completion=False, no_args_is_help=True, help="Lists consumer groups, shows what they wrote, and purges or removes one."
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -107,6 +108,10 @@ def _written_table(written: dict[str, dict[str, Any]]) -> Table:
             for field, value in rows:
                 table.add_row(kind, name, Text(field), Text(str(value)))
     return table
+
+
+app.command()(purge)
+app.command()(purges)
 
 
 def refused(found: Standing, *, group: str) -> Standing:

@@ -16,6 +16,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:once:<group>:<kind>:<name>             hash or set  one of these: `counts`, `values` (event id and value) or `members`
     {n}:owed:<group>                           hash    what was taken off the log although the group had not settled it; all of it is
                                                        in the archive, from which it is to be given back
+    {n}:audit                                  stream  who purged which group, and how much went; kept for ever
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:housekeeper                            string  the process that keeps the log's house at present
     {0}:members:<group>                        zset    the consumers among whom the shards of such a group are divided
@@ -117,6 +118,9 @@ class Keys:
 
     def owed(self, shard: int, group: str) -> str:
         return self._key(shard, f"owed:{group}")
+
+    def audit(self, shard: int) -> str:
+        return self._key(shard, "audit")
 
     def ledger(self, shard: int) -> str:
         return self._key(shard, "ledger")

@@ -82,11 +82,33 @@ async def test_a_worker_says_that_it_lives_and_removes_an_ephemeral_group_that_n
     client.close()
 
 
+async def test_a_purge_says_what_it_drops_and_who_did_it(stream: EventStream, log: LogSettings, home: Path, groups: Run) -> None:
+    pipeline, keys = open_pipeline(log, home=home), Keys(log.prefix, log.shards)
+    await declare(pipeline, keys=keys, group="g")
+    await stream.append(an_event())
+    await pipeline.close()
+
+    never, dry, unasked = groups("purges"), groups("purge", "g", "--dry-run"), groups("purge", "g")
+    done, again = groups("purge", "g", "--yes"), groups("purge", "g", "--yes", "--json")
+    recorded = json.loads(groups("purges", "--json").stdout)
+
+    nothing = "0 not yet delivered, 0 in work, 0 waiting retries"
+    assert never.stdout == "no group was ever purged\n"
+    assert dry.stdout == "of group g would be dropped: 1 not yet delivered, 0 in work, 0 waiting retries\n"
+    assert (unasked.returncode, "say --yes where nobody can be asked" in unasked.stderr) == (2, True)
+    assert done.stdout == f"of group g was dropped: 1 not yet delivered, 0 in work, 0 waiting retries; now there are: {nothing}\n"
+    assert json.loads(again.stdout)["before"] == {"pending": 0, "undelivered": 0, "waiting": 0, "parked": 0, "owed": 0}
+    assert [(one["group"], one["dropped"]["undelivered"]) for one in recorded] == [("g", 0), ("g", 1)]
+    assert all("@" in one["by"] for one in recorded)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
         (("remove", "nobody", "--yes"), 1, "there is no group nobody"),
         (("remove", "archive", "--yes"), 2, "the group archive cannot be removed"),
+        (("purge", "archive", "--yes"), 2, "the group archive cannot be purged"),
+        (("purge", "nobody", "--yes"), 1, "there is no group nobody"),
         (("remove", "No/name", "--yes"), 2, "does not match"),
     ],
 )
