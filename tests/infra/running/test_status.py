@@ -84,6 +84,14 @@ def test_a_durable_group_that_is_behind_and_left_alone_asks_for_a_person(changes
     assert sentences == ([expected] if asks else [])
 
 
+def test_parked_entries_ask_for_a_worker_that_can_read_them() -> None:
+    parked = replace(a_group("index"), parked=3)
+
+    (need,) = summarise(Overview(Counts(), groups=[parked], archived_rows=0), processes={}).needs
+
+    assert need.startswith("group index has 3 parked entries of a version that its workers cannot read: run one of a release that can")
+
+
 def test_everything_that_does_not_heal_by_itself_asks_for_a_person() -> None:
     overview = an_overview(accepted=10, archived=5, in_log=3, dead=4, lost=2)
 

@@ -17,7 +17,7 @@ from infra.streams.keys import Keys
 from infra.streams.once import OnceWrite
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
-from infra.streams.settle import AckOnce, RetryLater
+from infra.streams.settle import AckOnce, Park, RetryLater
 from infra.streams.stream import EventStream
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, reader_of, settle_as
@@ -161,3 +161,18 @@ async def test_one_look_tells_the_kind_of_a_group_and_when_it_last_lived(pipelin
     assert (state.kind, state.is_behind) == ("ephemeral", False)
     assert state.idle_ms is not None
     assert state.idle_ms < 60_000
+
+
+async def test_what_a_group_has_parked_is_counted_and_goes_with_it(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, removal: GroupRemoval
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    await stream.append(an_event(version=2))
+    (lease,) = await reader.read(budget=100, block_ms=1000)
+    await settle_as(reader, pipeline, keys, (lease, Park(0)))
+
+    (state,) = (await overview(pipeline, keys=keys)).groups
+    found, removed = removal.count("g", least_idle_ms=0), removal.remove("g", least_idle_ms=0)
+
+    assert (state.parked, found.parked, removed.status) == (1, 1, "removed")
+    assert keys_of(client, keys, group="g") == []
