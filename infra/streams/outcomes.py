@@ -1,7 +1,7 @@
 """Owns the record of what was settled: one packed entry per settled batch in `{n}:outcomes`. Pure, but for reading it back.
 
 Columns, not rows: the names stand once, and a batch of hundreds costs little more than its event ids. `settle.lua` adds which of
-the deliveries were lost after all, since only it knows.
+the deliveries were lost after all, and which became dead letters because their writes were refused, since only it knows.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ def unpack(fields: Fields) -> list[Outcome]:
     """What one entry of the stream says was settled; raises MalformedEntry."""
     try:
         columns: dict[str, list[Any]] = orjson.loads(fields[b"batch"])
-        lost = {int(place) for place in fields[b"lost"].split(b",") if place}
+        lost, refused = _places(fields[b"lost"]), _places(fields.get(b"refused", b""))
         group, consumer = fields[b"group"].decode(), fields[b"consumer"].decode()
-        return list(_outcomes(columns, lost=lost, group=group, consumer=consumer))
+        return list(_outcomes(columns, lost=lost, refused=refused, group=group, consumer=consumer))
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedEntry(f"the entry is no record of outcomes: {type(error).__name__}: {error}", fields=fields) from error
 
 
-def _outcomes(columns: dict[str, list[Any]], *, lost: set[int], group: str, consumer: str) -> Iterator[Outcome]:
+def _places(listed: bytes) -> set[int]:
+    return {int(place) for place in listed.split(b",") if place}
+
+
+def _outcomes(columns: dict[str, list[Any]], *, lost: set[int], refused: set[int], group: str, consumer: str) -> Iterator[Outcome]:
     for place, (*ran, step) in enumerate(zip(*(columns[name] for name in COLUMNS), strict=True), start=1):
         if place not in lost and ran[0]:
-            yield Outcome(group, consumer, step, Ran(*ran))
+            yield Outcome(group, consumer, "dead_letter" if place in refused else step, Ran(*ran))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from infra.streams import janitor, leases
 from infra.streams.keys import ARCHIVE_GROUP, Keys
+from infra.streams.once import OnceWrite
 from infra.streams.outcomes import unpack
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import as_fields
-from infra.streams.settle import Ack, RetryLater
+from infra.streams.settle import Ack, AckOnce, RetryLater
 from infra.streams.stream import EventStream
 from schemas.outcome import Outcome, Ran
 from tests.events import an_event
@@ -53,6 +55,25 @@ async def test_whoever_lost_its_lease_records_nothing(stream: EventStream, pipel
     assert taken is not None
     await settle_as(other, pipeline, keys, (taken, GIVE_UP))
     assert len(await recorded(pipeline, keys)) == 1
+
+
+async def test_an_ack_whose_writes_are_refused_is_recorded_as_a_dead_letter(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    reader = await reader_of(pipeline, keys)
+    for number in range(2):
+        await stream.append(an_event(key="one-shard", delivery_id=str(number)))
+    bad, good = await read_all(reader)
+    client.set(keys.once_key(bad.shard, "g", kind="counts", name="spoilt"), "a string")
+    spoilt, fine = OnceWrite("counts", "spoilt", "", "1"), OnceWrite("counts", "fine", "", "1")
+    decisions = [
+        (lease, AckOnce(lease.fields[b"id"].decode(), (write,), replace(GIVE_UP, ran=ran(number))))
+        for number, (lease, write) in enumerate([(bad, spoilt), (good, fine)])
+    ]
+
+    await settle_as(reader, pipeline, keys, *decisions)
+
+    assert await recorded(pipeline, keys) == [[Outcome("g", "c1", "dead_letter", ran(0)), Outcome("g", "c1", "ack", ran(1))]]
 
 
 async def test_records_are_numbered_without_gaps(stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any) -> None:

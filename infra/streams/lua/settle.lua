@@ -174,7 +174,7 @@ local function give_up(id, parts)
     return true
 end
 
--- All of its writes, or a dead letter that says why there are none.
+-- All of its writes, or a dead letter that says why there are none; false then.
 local function ack_once(id, decided)
     local refusal = once_refusal(decided)
     if refusal then
@@ -182,7 +182,8 @@ local function ack_once(id, decided)
         for _, part in ipairs(decided.letter) do
             letter[#letter + 1] = part
         end
-        return give_up(id, letter)
+        give_up(id, letter)
+        return false
     end
     remove(id)
     write_once(decided)
@@ -262,6 +263,7 @@ for number, decided in ipairs(decisions) do
     end
 end
 ack_all()
+local refused = {}
 for number, decided in ipairs(decisions) do
     local i = others_from + 4 * (number - 1)
     local id, action = ARGV[i], ARGV[i + 2]
@@ -273,7 +275,9 @@ for number, decided in ipairs(decisions) do
     elseif is_settled and action == 'p' then
         is_settled = park(id, decided)
     elseif is_settled and action == 'o' then
-        ack_once(id, decided)
+        if not ack_once(id, decided) then
+            refused[#refused + 1] = plain + number
+        end
     elseif is_settled and action == 'd' then
         give_up(id, decided)
     end
@@ -282,13 +286,19 @@ for number, decided in ipairs(decisions) do
     end
 end
 
--- Whoever lost its leases records nothing about them: the packed record says what was decided, `lost` what of that came to nothing.
+-- Whoever lost its leases records nothing about them: the packed record says what was decided, `lost` what of that came to nothing,
+-- and `refused` which acks became dead letters, since their writes could not be made.
 if ARGV[3] ~= '' and #lost < plain + #decisions then
     local incarnation = redis.call('HGET', KEYS[6], 'incarnation') or ''
     local number = redis.call('HINCRBY', KEYS[6], 'sequence:outcomes:' .. incarnation, 1)
-    redis.call(
-        'XADD', KEYS[8], '*', 'record', 'outcomes', 'group', group, 'consumer', consumer, 'stream', KEYS[1], 'batch', ARGV[3],
+    local record = {
+        'record', 'outcomes', 'group', group, 'consumer', consumer, 'stream', KEYS[1], 'batch', ARGV[3],
         'lost', table.concat(lost, ','), 'incarnation', incarnation, 'sequence', number
-    )
+    }
+    if #refused > 0 then
+        record[#record + 1] = 'refused'
+        record[#record + 1] = table.concat(refused, ',')
+    end
+    redis.call('XADD', KEYS[8], '*', unpack(record))
 end
 return lost
