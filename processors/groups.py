@@ -17,6 +17,7 @@ from infra.running.screen import table_console
 from infra.settings import check_name, load_settings
 from infra.streams.group_removal import GroupRemoval, Standing
 from infra.streams.keys import ARCHIVE_GROUP
+from infra.streams.losses import read_losses
 from infra.streams.once import OnceReader
 from infra.streams.overview import GroupState, read_overview
 from processors.purging import purge, purges
@@ -108,6 +109,21 @@ def _written_table(written: dict[str, dict[str, Any]]) -> Table:
             for field, value in rows:
                 table.add_row(kind, name, Text(field), Text(str(value)))
     return table
+
+
+@app.command()
+def lost(group: Annotated[str, typer.Argument(help="The group's name.")], as_json: Json = False) -> None:
+    """Names the entries that were gone from the log before the group came to them; the archive has those that it had taken by then."""
+    check_name(group, at="GROUP")
+    settings = load_settings()
+    losses = read_losses(settings.log, home=settings.home, group=group)
+    if as_json:
+        sys.stdout.write(orjson.dumps([asdict(loss) for loss in losses], option=orjson.OPT_INDENT_2).decode() + "\n")
+        return
+    table = Table("shard", "stream", "entry id", "noticed")
+    for loss in losses:
+        table.add_row(str(loss.shard), loss.stream, loss.entry_id, f"{loss.noticed_at:%Y-%m-%d %H:%M:%S} UTC")
+    table_console().print(table if losses else f"group {group} has lost nothing")
 
 
 app.command()(purge)

@@ -94,7 +94,9 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     if overview.open_dead_letters:
         needs.append(f"{overview.open_dead_letters} dead letters wait for a decision: `hooklake dead-letters list`")
     needs += [
-        f"group {state.group} lost {state.lost} entries that were gone before it came to them" for state in overview.groups if state.lost
+        f"group {state.group} lost {state.lost} entries that were gone before it came to them{_named(state)}"
+        for state in overview.groups
+        if state.lost
     ]
     needs += [
         f"group {state.group} has {state.parked} parked entries of a version that its workers cannot read: run one of a release that can"
@@ -116,6 +118,10 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
     elif missing < 0:
         needs.append(f"the archive has {-missing} rows more than were accepted; look again when nothing arrives, then audit")
     return needs
+
+
+def _named(state: GroupState) -> str:
+    return "" if state.group == ARCHIVE_GROUP else f": `hooklake groups lost {state.group}`"
 
 
 def at_letter_cap(overview: Overview, *, cap: int | None) -> list[str]:

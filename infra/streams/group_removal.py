@@ -74,7 +74,7 @@ def removal_call(keys: Keys, *, shard: int, group: str, act: Act, least_idle_ms:
     """KEYS and ARGV of the script, for either client. Pure."""
     *events, retry = group_streams(keys, shard=shard, group=group)
     at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, *events]
-    at += [keys.parked(shard, group), keys.once(shard, group), keys.owed(shard, group), keys.ledger(shard)]
+    at += [keys.parked(shard, group), keys.once(shard, group), keys.owed(shard, group), keys.ledger(shard), keys.lost(shard, group)]
     if shard == 0:
         at.append(keys.members(group))
     return at, [group, act, least_idle_ms]

@@ -16,6 +16,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:once:<group>:<kind>:<name>             hash or set  one of these: `counts`, `values` (event id and value) or `members`
     {n}:owed:<group>                           hash    what was taken off the log although the group had not settled it; all of it is
                                                        in the archive, from which it is to be given back
+    {n}:lost:<group>                           hash    which entries were trimmed beneath the group, `stream|entry id`, and when that was
+                                                       noticed; ten thousand at most, all are counted in the ledger
     {n}:audit                                  stream  who purged which group, and how much went; kept for ever
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:housekeeper                            string  the process that keeps the log's house at present
@@ -118,6 +120,9 @@ class Keys:
 
     def owed(self, shard: int, group: str) -> str:
         return self._key(shard, f"owed:{group}")
+
+    def lost(self, shard: int, group: str) -> str:
+        return self._key(shard, f"lost:{group}")
 
     def audit(self, shard: int) -> str:
         return self._key(shard, "audit")

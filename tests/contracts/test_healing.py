@@ -135,6 +135,7 @@ async def test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_los
     assert claimed.entry_id == taken[8].entry_id
     (group,) = (await overview(pipeline, keys=keys)).groups
     assert (group.lost, group.pending) == (8, 2)
+    assert {name.decode() for name in client.hkeys(keys.lost(0, "g"))} == {f"events:default|{lease.entry_id}" for lease in taken[:8]}
 
 
 @pytest.fixture

@@ -220,9 +220,19 @@ async def test_a_wrong_type_that_is_taken_for_an_answer_is_a_crash(
 async def test_without_counting_what_was_trimmed_beneath_a_group_is_lost_in_silence(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
 ) -> None:
-    break_script(monkeypatch, "claim", ("redis.call('HINCRBY', KEYS[2], 'lost:' .. group, 1)", ""))
+    break_script(monkeypatch, "claim", ("redis.call('HINCRBY', ledger, 'lost:' .. group, 1)", ""))
 
     with pytest.raises(AssertionError, match="b'8'"):
+        await healing.test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_lost_once(stream, pipeline, keys, client)
+
+
+@pytest.mark.control("D12")
+async def test_without_its_names_what_was_trimmed_beneath_a_group_cannot_be_found_again(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    break_script(monkeypatch, "claim", ("if type(known) == 'number' and known < 10000 then", "if false then"))
+
+    with pytest.raises(AssertionError, match="events:default"):
         await healing.test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_lost_once(stream, pipeline, keys, client)
 
 

@@ -102,6 +102,21 @@ async def test_a_purge_says_what_it_drops_and_who_did_it(stream: EventStream, lo
     assert all("@" in one["by"] for one in recorded)
 
 
+def test_entries_that_were_trimmed_beneath_a_group_are_named(log: LogSettings, home: Path, groups: Run) -> None:
+    client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
+    client.hset(keys.lost(1, "g"), mapping={"events:default|10-0": 1_700_000_000_000, "events:default|9-0": 1_700_000_000_000})
+    client.close()
+
+    named = json.loads(groups("lost", "g", "--json").stdout)
+
+    assert [(one["shard"], one["stream"], one["entry_id"]) for one in named] == [
+        (1, "events:default", "9-0"),
+        (1, "events:default", "10-0"),
+    ]
+    assert "2023-11-14 22:13:20 UTC" in groups("lost", "g").stdout
+    assert groups("lost", "other").stdout == "group other has lost nothing\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

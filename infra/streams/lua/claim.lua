@@ -7,6 +7,8 @@
 --       5 'counted': this is one more delivery; 'uncounted': the reply to the first one never arrived, so it is still that one;
 --         'adopted': counted, and whoever had it has lost the shard
 -- returns {} | {entry id, delivery count, fields and values}
+-- include lost
+
 local group, consumer = ARGV[1], ARGV[2]
 
 local function find()
@@ -33,6 +35,6 @@ for _ = 1, 1000 do
         return {id, redis.call('XPENDING', KEYS[1], group, id, id, 1)[1][4], entry[2]}
     end
     redis.call('XACK', KEYS[1], group, id)
-    redis.call('HINCRBY', KEYS[2], 'lost:' .. group, 1)
+    count_lost(KEYS[2], group, KEYS[1], id)
 end
 return {}

@@ -9,13 +9,14 @@
 -- returns how many were moved
 -- include id_above
 -- include incarnation
+-- include lost
 
 local now_ms = server_ms()
 
 local function retry(member, fields)
-    local group, origin = string.match(member, '^([^|]+)|.*|([^|]+)$')
+    local group, from, origin = string.match(member, '^([^|]+)|(.*)|([^|]+)$')
     if not fields then
-        redis.call('HINCRBY', KEYS[3], 'lost:' .. group, 1)
+        count_lost(KEYS[3], group, from, origin)
         return 0
     end
     local stream = ARGV[1] .. group

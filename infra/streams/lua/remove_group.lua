@@ -3,7 +3,8 @@
 --
 -- KEYS  1 registry  2 delayed  3 delayed bodies  4 lease of the group  5 its retry stream  6-9 event streams
 --       10 its parked stream  11 the names of what it wrote through `delivery.once`
---       12 what it is owed  13 ledger  14 its members (shard 0 only)
+--       12 what it is owed  13 ledger  14 names of what it lost
+--       15 its members (shard 0 only)
 -- ARGV  1 group  2 count | remove | reap (only an ephemeral group, idle for its own time to live)  3 least idle ms
 -- returns {'counted' | 'removed' | 'alive' | 'durable' (not reaped) | 'unknown' (there is no such group),
 --          idle ms or -1, pending, not yet delivered or -1 when the server cannot tell, retries that wait,
@@ -83,10 +84,10 @@ for _, member in ipairs(waiting) do
     redis.call('ZREM', KEYS[2], member)
     redis.call('HDEL', KEYS[3], member)
 end
-redis.call('DEL', KEYS[4], KEYS[5], KEYS[10], KEYS[12])
+redis.call('DEL', KEYS[4], KEYS[5], KEYS[10], KEYS[12], KEYS[14])
 redis.call('HDEL', KEYS[13], 'owed:' .. group)
-if KEYS[14] then
-    redis.call('DEL', KEYS[14])
+if KEYS[15] then
+    redis.call('DEL', KEYS[15])
 end
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' then

@@ -4,6 +4,8 @@
 -- KEYS  1 stream  2 ledger
 -- ARGV  1 group  2 consumer  3.. per lease: entry id, delivery count
 -- returns the places (the first is 1) of the leases that were lost
+-- include lost
+
 local lost = {}
 for i = 3, #ARGV, 2 do
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1)[1]
@@ -12,7 +14,7 @@ for i = 3, #ARGV, 2 do
         -- JUSTID: a renewal is not a delivery and must not be counted as one.
         renewed = #redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
         if renewed == 0 then
-            redis.call('HINCRBY', KEYS[2], 'lost:' .. ARGV[1], 1)
+            count_lost(KEYS[2], ARGV[1], KEYS[1], ARGV[i])
         end
     end
     if renewed == 0 then

@@ -14,6 +14,7 @@
 -- returns the places (the first is 1) of the deliveries that were not settled: somebody else owns it now, or there is no entry left
 --         to retry or park; an error, with nothing done, when a detail cannot be parsed
 -- include id_above
+-- include lost
 -- include once
 
 local group, consumer = ARGV[1], ARGV[2]
@@ -96,16 +97,12 @@ local function remove(id)
     end
 end
 
-local function count_lost()
-    redis.call('HINCRBY', KEYS[6], 'lost:' .. group, 1)
-end
-
 -- Takes the entry away from where it was; its fields go elsewhere. None when it was trimmed beneath us.
 local function taken(id, decided)
     local fields = event_fields(id)
     remove(id)
     if not fields then
-        count_lost()
+        count_lost(KEYS[6], group, KEYS[1], id)
         return nil
     end
     for _, part in ipairs(decided.parts or {}) do
@@ -169,7 +166,7 @@ local function give_up(id, parts)
     redis.call('XADD', KEYS[5], '*', unpack(letter))
     redis.call('HINCRBY', KEYS[6], 'dead:' .. group, 1)
     if not fields then
-        count_lost()
+        count_lost(KEYS[6], group, KEYS[1], id)
     end
     return true
 end
