@@ -7,6 +7,7 @@ not sure to hold a shard any more begins nothing of it: somebody else may be rea
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from infra.clock import Clock
 from infra.streams.holding import ShardHolds
@@ -98,9 +99,9 @@ class Holding:
         self._held_until.pop(shard, None)
         await self._holds.let_go(shard)
 
-    def adopt_again(self) -> None:
+    def adopt_again(self, shards: Iterable[int] | None = None) -> None:
         """After a lost reply: the log may have handed us entries that we know nothing of, and they come before anything new."""
-        for shard in self._reader.read_shards:
+        for shard in self._reader.read_shards.intersection(self._reader.read_shards if shards is None else shards):
             self._forget(shard)
             self.to_adopt.append(shard)
 

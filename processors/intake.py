@@ -99,7 +99,7 @@ class Intake:
             raise
         finally:
             self.is_asking = False
-        self.is_reading = True
+        self.is_reading = not self._reader.hears_nobody
 
     def _wants_more(self) -> bool:
         """There is room for a whole batch (few large reads cost less than many small), or for any and nothing left to run."""
@@ -128,15 +128,31 @@ class Intake:
             self._has_unheard = False
         elif self._has_unheard:
             await self._take_unheard(besides=self._leftovers)
+            self._has_unheard = False
 
-    async def _take_unheard(self, *, besides: deque[Place]) -> None:
+    async def _take_unheard(self, *, besides: deque[Place], shard: int | None = None) -> None:
         """After an error: what the server handed to us in a reply that never came."""
         async with self._taking:
-            for place in await leases.held_places(self._acts, reader=self._reader):
+            for place in await leases.held_places(self._acts, reader=self._reader, shard=shard):
                 if place not in besides and not self._hand.holds_place(place):
                     lease = await leases.take_unheard(self._acts, keys=self._keys, reader=self._reader, place=place)
                     self._enqueue([lease] if lease is not None else [])
-        self._has_unheard = False
+
+    async def hear_again(self) -> None:
+        """The same for shards of a cluster, each by itself: those whose node answers are read again. Raises StreamUnavailable."""
+        failures: list[StreamUnavailable] = []
+        for shard in sorted(self._reader.unheard):
+            try:
+                if self._holding is not None:
+                    self._holding.adopt_again([shard])
+                else:
+                    await self._take_unheard(besides=self._leftovers or deque(), shard=shard)
+                self._reader.unheard.discard(shard)
+            except StreamUnavailable as error:
+                self._is_declared = self._is_declared and "NOGROUP" not in str(error)
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _enqueue(self, found: list[Lease]) -> None:
         self._hand.take(found)
@@ -229,16 +245,23 @@ class Intake:
             try:
                 lease = await take()
             except StreamUnavailable:
-                self._has_unheard = True
+                self._has_unheard = self._acts.one_keyspace
                 raise
             self._hand.take([lease] if lease is not None else [])
         return lease
 
     async def _next_leftover(self) -> Lease | None:
         assert self._leftovers is not None
-        return await leases.take_again(self._acts, keys=self._keys, reader=self._reader, place=self._leftovers.popleft())
+        place = self._leftovers.popleft()
+        try:
+            return await leases.take_again(self._acts, keys=self._keys, reader=self._reader, place=place)
+        except StreamUnavailable:
+            if not self._acts.one_keyspace:
+                self._reader.doubt(self._reader.shard_of(place[0]))
+            raise
 
     async def _next_idle(self) -> Lease | None:
         # After an outage our own leases are old too: renewed first, they are not taken for somebody's who is dead.
-        await leases.renew(self._acts, keys=self._keys, reader=self._reader, leases=self._hand.leases)
+        heard = [lease for lease in self._hand.leases if lease.shard not in self._reader.unheard]
+        await leases.renew(self._acts, keys=self._keys, reader=self._reader, leases=heard)
         return await leases.claim_idle(self._acts, keys=self._keys, reader=self._reader, lease_ms=self._settings.lease_ms)

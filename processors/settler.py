@@ -14,6 +14,7 @@ from processors.intake import Intake
 from processors.leases import Hand
 
 IDLE_S = 0.1
+PARTLY_FAILED_S = 0.1
 
 
 class Settler:
@@ -46,9 +47,12 @@ class Settler:
         decisions, self._decided = self._decided, []
         self._has_decided.clear()
         results = await asyncio.gather(*(self._settle(chosen) for chosen in by_stream(decisions).values()), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures and len(failures) == len(results):
+            raise failures[0]
+        if failures:
+            # A node of a cluster is down: the shards of the others need not wait as long as an outage of the log makes us wait.
+            await asyncio.sleep(PARTLY_FAILED_S)
 
     async def _settle(self, decisions: list[Decision]) -> None:
         reach("worker.before_settle")

@@ -42,6 +42,7 @@ from schemas.errors import StreamUnavailable
 # One is being read, one waits, one runs, one is being settled.
 HELD_BATCHES = 4
 TAKE_OVER_EVERY_MS = 500
+HEAR_AGAIN_EVERY_MS = 100
 ADOPT_EVERY_MS = 20
 HOLD_EVERY_MS = 500
 TURN_EVERY_MS = 500
@@ -159,6 +160,7 @@ class Worker:
                 tasks.create_task(loop)
             taking_in = [
                 tasks.create_task(self._loop("read", lambda: self._intake.read(stop), until=stop)),
+                tasks.create_task(self._loop("hear_again", self._intake.hear_again, until=stop, every_ms=HEAR_AGAIN_EVERY_MS)),
                 tasks.create_task(self._loop("take_over", lambda: self._take_over(stop), until=stop, every_ms=self._take_over_every_ms)),
             ]
             if self._holding is not None:

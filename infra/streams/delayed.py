@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import redis
 
 from infra.streams.keys import Keys
@@ -13,12 +16,16 @@ AT_ONCE = 500
 
 
 async def promote_due(pipeline: Pipeline, *, keys: Keys) -> int:
-    """Moves what is due in every shard; several processes may do so at once, since each move is one script."""
-    moved = 0
-    for shard in keys.all_shards():
-        at, args = _promotion(keys, shard=shard)
-        moved += await pipeline.run("promote", keys=at, args=args)
-    return moved
+    """Moves what is due in every shard; several processes may do so at once, since each move is one script.
+
+    Raises StreamUnavailable after all were tried: on a cluster the others may be on nodes that live.
+    """
+    promotions = [_promotion(keys, shard=shard) for shard in keys.all_shards()]
+    calls = [pipeline.run("promote", keys=at, args=args) for at, args in promotions]
+    moved: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    for failure in (one for one in moved if isinstance(one, BaseException)):
+        raise failure
+    return sum(moved)
 
 
 def promote_due_blocking(client: redis.Redis, *, keys: Keys) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import redis
+from redis.cluster import RedisCluster
 
 from infra.streams.connection import translated
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
 from infra.streams.scripts import Argument, run_blocking
+from schemas.errors import StreamUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,19 @@ async def lost_by(pipeline: Pipeline, *, calls: Sequence[LeaseCall]) -> list[Lea
 
 
 def lost_by_blocking(client: redis.Redis, *, calls: Sequence[LeaseCall]) -> list[Lease]:
-    """The same for the lease thread."""
-    with translated():
-        return [lease for call in calls for lease in call.lost(run_blocking(client, call.script, keys=call.keys, args=call.args))]
+    """The same for the lease thread; a node of a cluster that is down does not keep it from calling the others."""
+    lost: list[Lease] = []
+    failures: dict[int, StreamUnavailable] = {}
+    for call in calls:
+        if (shard := call.leases[0].shard) in failures:
+            continue
+        try:
+            with translated():
+                lost += call.lost(run_blocking(client, call.script, keys=call.keys, args=call.args))
+        except StreamUnavailable as error:
+            if not isinstance(client, RedisCluster):
+                raise
+            failures[shard] = error
+    for failure in failures.values():
+        raise failure
+    return lost

@@ -24,13 +24,14 @@ Place = tuple[str, str]
 """A stream's key and an entry id."""
 
 
-async def held_places(pipeline: Pipeline, *, reader: GroupReader) -> list[Place]:
-    """Where this consumer's name holds deliveries, whichever of its lives took them; those delivered least often come first.
+async def held_places(pipeline: Pipeline, *, reader: GroupReader, shard: int | None = None) -> list[Place]:
+    """Where this consumer's name holds deliveries, in all shards or in one, whichever of its lives took them; those delivered
+    least often come first.
 
     What killed a life was delivered when it ended, and again when the next one ended: its innocent neighbours need not wait for it.
     """
     found: list[tuple[int, Place]] = []
-    for stream in reader.streams:
+    for stream in (stream for stream in reader.streams if shard in (None, reader.shard_of(stream))):
         pending = await pipeline.call("XPENDING", stream, reader.group, "-", "+", 10_000, reader.consumer)
         found += [(count, (stream, entry_id.decode())) for entry_id, _, _, count in pending]
     return [place for _, place in sorted(found, key=lambda one: one[0])]
@@ -62,11 +63,19 @@ async def adopt(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, place: P
 
 
 async def claim_idle(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, lease_ms: int) -> Lease | None:
-    """One delivery that nobody has renewed for a whole lease, or None."""
-    for stream in reader.streams:
-        claimed = await _claim(pipeline, keys=keys, reader=reader, stream=stream, least_idle_ms=lease_ms)
-        if claimed is not None:
-            return claimed
+    """One delivery that nobody has renewed for a whole lease, or None; of a cluster's shards, of those that answer."""
+    silent = set(reader.unheard)
+    for stream in (stream for stream in reader.streams if reader.shard_of(stream) not in silent):
+        try:
+            claimed = await _claim(pipeline, keys=keys, reader=reader, stream=stream, least_idle_ms=lease_ms)
+        except StreamUnavailable:
+            if pipeline.one_keyspace:
+                raise
+            silent.add(reader.shard_of(stream))
+            reader.doubt(reader.shard_of(stream))
+        else:
+            if claimed is not None:
+                return claimed
     return None
 
 

@@ -13,6 +13,7 @@ from infra.streams.budget import WEIGHTS, allot
 from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from schemas.errors import StreamUnavailable
 
 SHORT_BLOCK_MS = 20
 RETRY = "retry"
@@ -46,10 +47,25 @@ class GroupReader:
         self._shard_of_stream = {stream: shard for shard in keys.all_shards() for stream in group_streams(keys, shard=shard, group=group)}
         self._kind_of_stream = {stream: kind for kind, streams in self._streams.items() for stream in streams}
         self.read_shards: frozenset[int] = frozenset(keys.all_shards())
+        self._shards = keys.shards
+        self._doubtful: set[int] = set()
+        self.unheard: set[int] = set()
+        """Shards of a cluster that gave no answer: they are not read before somebody has looked for what they may have handed out.
+
+        Nothing that was asked of them is under way: whoever looks finds no delivery whose reply is still to come.
+        """
 
     def read_only(self, shards: Iterable[int]) -> None:
         """From now on new entries of these shards only."""
         self.read_shards = frozenset(shards)
+
+    def doubt(self, shard: int) -> None:
+        """Its answer did not come; it is unheard when no read is under way any more."""
+        self._doubtful.add(shard)
+
+    @property
+    def hears_nobody(self) -> bool:
+        return len(self.unheard) == self._shards
 
     @property
     def streams(self) -> Sequence[str]:
@@ -63,17 +79,25 @@ class GroupReader:
         return self._kind_of_stream[stream]
 
     async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
-        """At most `budget` new entries, shared among the streams as `budget.py` says; waits up to `block_ms` for the first."""
-        if not self.read_shards:
-            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
-            return []
-        found = await self._take_what_is_there(budget)
-        return found or await self._wait_for_something(budget, block_ms=block_ms)
+        """At most `budget` new entries, shared among the streams as `budget.py` says; waits up to `block_ms` for the first.
+
+        Raises StreamUnavailable, but for a cluster: there the shards of living nodes are read, and the others become `unheard`.
+        """
+        found = await self._take_what_is_there(budget) if self.read_shards - self.unheard else []
+        found = found or await self._wait_for_something(budget, block_ms=block_ms)
+        self._own_up()
+        return found
 
     async def read_urgent(self, *, budget: int) -> list[Lease]:
         """At most `budget` urgent entries that are there now."""
         streams = self._some("urgent", most=budget)
-        return await self._read(streams, count=max(1, budget // len(streams))) if streams else []
+        found = await self._read(streams, count=max(1, budget // len(streams))) if streams else []
+        self._own_up()
+        return found
+
+    def _own_up(self) -> None:
+        self.unheard |= self._doubtful
+        self._doubtful.clear()
 
     async def _take_what_is_there(self, budget: int) -> list[Lease]:
         self._turn += 1
@@ -95,10 +119,14 @@ class GroupReader:
         return [*streams, *streams][start : start + most]
 
     def _readable(self, streams: Iterable[str]) -> list[str]:
-        return [stream for stream in streams if self._shard_of_stream[stream] in self.read_shards]
+        shards = self.read_shards - self.unheard - self._doubtful
+        return [stream for stream in streams if self._shard_of_stream[stream] in shards]
 
     async def _wait_for_something(self, budget: int, *, block_ms: int) -> list[Lease]:
         streams = self._readable(self.streams)
+        if not streams:
+            await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
+            return []
         count = budget // len(streams)
         if count == 0:
             start = self._turn * budget % len(streams)
@@ -122,8 +150,17 @@ class GroupReader:
         if self._pipeline.one_keyspace:
             return await self._read_together(streams, count=count)
         in_shards = itertools.groupby(sorted(streams, key=self.shard_of), key=self.shard_of)
-        reads = [self._read_together(list(of_shard), count=count) for _, of_shard in in_shards]
+        reads = [self._read_shard(shard, list(of_shard), count=count) for shard, of_shard in in_shards]
         return [lease for leases in await asyncio.gather(*reads) for lease in leases]
+
+    async def _read_shard(self, shard: int, streams: Sequence[str], *, count: int) -> list[Lease]:
+        try:
+            return await self._read_together(streams, count=count)
+        except StreamUnavailable as error:
+            if "NOGROUP" in str(error):  # That is an answer: the group has to be declared again.
+                raise
+            self.doubt(shard)
+            return []
 
     async def _read_together(self, streams: Sequence[str], *, count: int, waiting: Sequence[str | int] = ()) -> list[Lease]:
         """By one command."""
