@@ -95,7 +95,7 @@ async def test_deliveries_and_acks_that_the_replica_lacks_are_made_again_and_not
 async def test_without_a_look_at_its_owner_a_delivery_of_the_old_primary_is_settled(
     monkeypatch: pytest.MonkeyPatch, clients: Clients
 ) -> None:
-    break_script(monkeypatch, "settle", ("owns[number] = owned(ARGV[i], ARGV[i + 1])", "owns[number] = true"))
+    break_script(monkeypatch, "settle", ("return count_of(id) == tonumber(count)", "return true"))
 
     with pytest.raises(AssertionError, match="assert \\[\\] == "):
         await test_deliveries_and_acks_that_the_replica_lacks_are_made_again_and_nothing_is_recorded_for_them(clients)
