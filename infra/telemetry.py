@@ -38,6 +38,9 @@ class Telemetry:
     def __init__(self, service: str, *, tracing: Tracing, log_level: str) -> None:
         self.service = service
         self._tracing = tracing
+        self.records_spans = tracing.records
+        self.go_on = tracing.go_on
+        """From here on log lines of this task belong to that trace: a span that nobody records, for the price of a note."""
         self._registry = CollectorRegistry()
         self._scraping = threading.Lock()
         self._meters = _meter_provider(service, registry=self._registry)
@@ -60,14 +63,6 @@ class Telemetry:
     def span(self, name: str, *, traceparent: str = "", links: Sequence[str] = (), **attributes: object) -> AbstractContextManager[Span]:
         """A span that continues `traceparent`, else the span that runs here, else begins a trace."""
         return self._tracing.span(name, traceparent=traceparent, links=links, attributes=attributes)
-
-    @property
-    def records_spans(self) -> bool:
-        return self._tracing.records
-
-    def go_on(self, traceparent: str) -> None:
-        """From here on log lines of this task belong to that trace: a span that nobody records, for the price of a note."""
-        self._tracing.go_on(traceparent)
 
     def begin_group(self, group: str) -> None:
         """Counts nothing, so that a rate over the first failure has a value to begin from."""

@@ -17,6 +17,8 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, OrderedDict[bytes, deque[Lease]]] = {name: OrderedDict() for name in WEIGHTS}
+        self._present: list[str] = []
+        """The classes of which any wait, the weightiest first."""
         self._credits = dict(WEIGHTS)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._is_waking = False
@@ -25,6 +27,8 @@ class FairQueue:
 
     def put(self, lease: Lease, *, kind: str) -> None:
         tenants = self._waiting[kind]
+        if not tenants:
+            self._present = [name for name in self._waiting if name == kind or name in self._present]
         tenant = lease.fields.get(b"tenant_id", b"")
         if tenant in tenants:
             tenants[tenant].append(lease)
@@ -66,11 +70,11 @@ class FairQueue:
                 return
 
     def _next_kind(self) -> str:
-        for name, tenants in self._waiting.items():
-            if tenants and self._credits[name] > 0:
+        for name in self._present:
+            if self._credits[name] > 0:
                 return name
         self._credits = dict(WEIGHTS)
-        return next(name for name, tenants in self._waiting.items() if tenants)
+        return self._present[0]
 
     def _take(self, kind: str) -> Lease:
         self._credits[kind] -= 1
@@ -79,6 +83,8 @@ class FairQueue:
         lease = leases.popleft()
         if not leases:
             del tenants[tenant]
+            if not tenants:
+                self._present.remove(kind)
         elif len(tenants) > 1:
             tenants.move_to_end(tenant)
         return lease

@@ -73,14 +73,23 @@ class Intake:
         """True while the log may be handing us entries."""
 
     async def read(self, stop: asyncio.Event) -> None:
-        """One read of new entries: a batch ahead of what is running, so that the log works while processors do."""
+        """Reads new entries, one batch ahead of what is running, as long as there are any.
+
+        Without a pause in between: the next read is on its way before anything that came is run, so that the log works while
+        processors do.
+        """
+        while await self._read_once(stop) and not stop.is_set():
+            pass
+
+    async def _read_once(self, stop: asyncio.Event) -> bool:
+        """Whether anything came."""
         if self._letter_cap.is_reached:
             self.is_reading = False
             await wait_or_stop(stop, LOOK_EVERY_MS / 1000)
-            return
+            return False
         has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_EVERY_S)
         if stop.is_set() or not (has_room or self._hand.room):
-            return
+            return False
         self.is_asking = True
         try:
             await self._prepare()
@@ -100,6 +109,7 @@ class Intake:
         finally:
             self.is_asking = False
         self.is_reading = not self._reader.hears_nobody
+        return bool(found)
 
     def _wants_more(self) -> bool:
         """There is room for a whole batch (few large reads cost less than many small), or for any and nothing left to run."""

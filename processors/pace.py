@@ -8,7 +8,7 @@ from __future__ import annotations
 
 HALF_LIFE_S = 0.5
 AHEAD_S = 0.2
-# Of bodies in one read. A worker holds up to four reads, and must stay small.
+# Of bodies in one read. A worker holds up to six reads, and must stay small.
 READ_BYTES = 8_000_000
 LN_2 = 0.6931
 

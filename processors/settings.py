@@ -116,7 +116,7 @@ class GroupSettings(Strict):
         256,
         ge=1,
         le=10_000,
-        description="How many entries one read asks for at most; fewer while processors are slow. A worker holds up to four reads.",
+        description="How many entries one read asks for at most; fewer while processors are slow. A worker holds up to six reads.",
     )
     concurrency: int = Field(32, ge=1, le=1000, description="How many of them run at once.")
     block_ms: int = Field(1000, ge=10, le=60_000, description="How long a read waits for new entries.")

@@ -39,8 +39,8 @@ from processors.settler import Settler
 from processors.upkeep import Upkeep
 from schemas.errors import StreamUnavailable
 
-# One is being read, one waits, one runs, one is being settled.
-HELD_BATCHES = 4
+# One is being read, one waits, one runs, and up to three are being settled, which takes the log an fsync.
+HELD_BATCHES = 6
 TAKE_OVER_EVERY_MS = 500
 HEAR_AGAIN_EVERY_MS = 100
 ADOPT_EVERY_MS = 20

@@ -58,6 +58,10 @@ class Pipeline(ABC):
         """Sends one command and returns its reply; raises StreamUnavailable, also for an error reply."""
         return checked(await self.send(command))
 
+    async def call_together(self, *commands: Sequence[Argument]) -> list[Any]:
+        """The replies of several commands that are on their way before anything else of this process runs; raises StreamUnavailable."""
+        return list(await asyncio.gather(*(self.call(*command) for command in commands)))
+
     async def run(
         self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None, is_confirmed: bool = False
     ) -> Any:
@@ -148,7 +152,16 @@ class ServerPipeline(Pipeline):
         if generation is None:
             await self.connect()
         wire = self._open_wire(generation)
-        reply = await wire.send(command, is_confirmed=is_confirmed)
+        return self._heeded(await wire.send(command, is_confirmed=is_confirmed), wire=wire)
+
+    async def call_together(self, *commands: Sequence[Argument]) -> list[Any]:
+        await self.connect()
+        wire = self._open_wire(None)
+        sent = [wire.send(command) for command in commands]
+        wire.write()
+        return [checked(self._heeded(reply, wire=wire)) for reply in await asyncio.gather(*sent)]
+
+    def _heeded(self, reply: Any, *, wire: Wire) -> Any:
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(REPLICA_SAYS):
             # After a failover the address leads to another server, and this connection to one that will never write again. If
             # it does, it may lack entries that it had, so that its incarnation has to be asked anew.

@@ -13,9 +13,12 @@ from infra.streams.budget import WEIGHTS, allot
 from infra.streams.entries import Fields
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
+from infra.streams.scripts import Argument
 from schemas.errors import StreamUnavailable
 
 SHORT_BLOCK_MS = 20
+Entry = tuple[bytes, Sequence[bytes]]
+"""An entry's id and its fields as the server sends them."""
 RETRY = "retry"
 
 
@@ -102,8 +105,7 @@ class GroupReader:
     async def _take_what_is_there(self, budget: int) -> list[Lease]:
         self._turn += 1
         counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn)
-        # Sent together: one way to the server and back, one fsync.
-        taken = await asyncio.gather(*(self._read(self._some(kind, most=budget), count=count) for kind, count in counts.items()))
+        taken = await self._read_each([(self._some(kind, most=budget), count) for kind, count in counts.items()])
         for (kind, count), leases in zip(counts.items(), taken, strict=True):
             # Filled on one of its streams: there may be more.
             is_filled = any(amount >= count for amount in Counter(lease.stream for lease in leases).values())
@@ -146,6 +148,13 @@ class GroupReader:
                 return found
             await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
 
+    async def _read_each(self, reads: Sequence[tuple[Sequence[str], int]]) -> list[list[Lease]]:
+        """Several reads, sent together: one way to the server and back, one fsync."""
+        if not self._pipeline.one_keyspace:
+            return list(await asyncio.gather(*(self._read(streams, count=count) for streams, count in reads)))
+        replies = await self._pipeline.call_together(*(self._command(streams, count=count) for streams, count in reads))
+        return [self._leases(reply) for reply in replies]
+
     async def _read(self, streams: Sequence[str], *, count: int) -> list[Lease]:
         if self._pipeline.one_keyspace:
             return await self._read_together(streams, count=count)
@@ -162,14 +171,18 @@ class GroupReader:
             self.doubt(shard)
             return []
 
-    async def _read_together(self, streams: Sequence[str], *, count: int, waiting: Sequence[str | int] = ()) -> list[Lease]:
+    async def _read_together(self, streams: Sequence[str], *, count: int, waiting: Sequence[Argument] = ()) -> list[Lease]:
         """By one command."""
-        reply = await self._pipeline.call(
-            "XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, *waiting, "STREAMS", *streams, *[">"] * len(streams)
-        )
-        return [lease for name, entries in reply or [] for lease in self._leases(name.decode(), entries)]
+        return self._leases(await self._pipeline.call(*self._command(streams, count=count, waiting=waiting)))
 
-    def _leases(self, stream: str, entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Lease]:
+    def _command(self, streams: Sequence[str], *, count: int, waiting: Sequence[Argument] = ()) -> list[Argument]:
+        newest = [">"] * len(streams)
+        return ["XREADGROUP", "GROUP", self.group, self.consumer, "COUNT", count, *waiting, "STREAMS", *streams, *newest]
+
+    def _leases(self, reply: Sequence[tuple[bytes, Sequence[Entry]]] | None) -> list[Lease]:
+        return [lease for name, entries in reply or () for lease in self._leases_of(name.decode(), entries)]
+
+    def _leases_of(self, stream: str, entries: Sequence[Entry]) -> list[Lease]:
         shard = self._shard_of_stream[stream]
         return [_lease((shard, stream, entry_id.decode(), 1, as_fields(flat))) for entry_id, flat in entries]
 

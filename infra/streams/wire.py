@@ -66,7 +66,7 @@ class Wire(asyncio.Protocol):
         One that `is_confirmed` gets it when replicas have what was written, if this connection asks any.
         """
         if not self._unwritten:
-            self._loop.call_soon(self._write)
+            self._loop.call_soon(self.write)
         is_confirmed = is_confirmed and self._confirmation is not None
         self._asks_replicas |= is_confirmed
         return self._queue(command, is_confirmed=is_confirmed)
@@ -79,8 +79,9 @@ class Wire(asyncio.Protocol):
             self._watch = self._loop.call_later(self._timeout_s, self._check_head)
         return future
 
-    def _write(self) -> None:
-        if self._replicas_say is not None:
+    def write(self) -> None:
+        """Sends what is queued at once, unless replicas are being asked; otherwise it is sent at the end of this turn."""
+        if self._replicas_say is not None or not self._unwritten:
             return
         if self._asks_replicas and self._confirmation is not None:
             self._asks_replicas = False
@@ -117,7 +118,7 @@ class Wire(asyncio.Protocol):
             if not future.done():
                 future.set_result(held_reply)
         if self._unwritten:
-            self._write()
+            self.write()
 
     def _check_head(self) -> None:
         self._watch = None
