@@ -99,7 +99,7 @@ def lines(code: Path) -> list[tuple[str, int, str]]:
 @contextmanager
 def worker(module: str, *, name: str, log: LogSettings, home: Path, code: Path) -> Iterator[subprocess.Popen[bytes]]:
     # A small hand, so that neither has everything before the other comes.
-    group = {"LEASE_MS": "1500", "BATCH_SIZE": "16", "OPS_PORT": str(free_port())}
+    group = {"LEASE_MS": "1500", "BATCH_SIZE": "3", "OPS_PORT": str(free_port())}
     overrides = {"LOG__URL": log.url, "LOG__PREFIX": log.prefix, **{f"GROUPS__G__{key}": value for key, value in group.items()}}
     command = [sys.executable, "-m", module, "--group", "g", "order_module", "--consumer", name]
     environment = command_environment(home, **overrides)

@@ -78,7 +78,7 @@ async def test_a_misbehaving_processor_harms_only_its_own_event(
     async with working(act, concurrency=1):
         for number in range(10):
             await stream.append(an_event(event_type="github.bad" if number % 3 == 0 else "github.good"))
-        await until(lambda: len(letters(log, home)) == 4)
+        await until(lambda: len(letters(log, home)) == 4 and unsettled(log, home) == 0)
 
     assert len(done) == 6
     assert unsettled(log, home) == 0
