@@ -71,6 +71,19 @@ def test_the_groups_lag_is_unknown_rather_than_wrong_among_entries_of_a_past_inc
     assert lags == [None, 5, 2, 0]
 
 
+async def test_the_group_moves_up_to_an_entry_that_has_no_number(
+    stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any
+) -> None:
+    ids = await append_ten(stream)
+    incarnation = archive_log.ends()[0].incarnation
+    client.xadd(keys.events(0, "default"), {"foreign": "x"})
+
+    archive_log.move({STREAM: Position(incarnation, ids[9], 10)})
+
+    (group,) = client.xinfo_groups(keys.events(0, "default"))
+    assert (group["last-delivered-id"].decode(), group["lag"]) == (ids[9], None)
+
+
 async def test_a_group_that_stands_above_the_newest_entry_comes_back(
     stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any
 ) -> None:

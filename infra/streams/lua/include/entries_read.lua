@@ -13,7 +13,8 @@ local function entries_read(stream, id, ledger)
     if not following then
         return string.format('%.0f', added)
     end
-    local incarnation, number = value(following[2], 'incarnation'), tonumber(value(following[2], 'sequence'))
+    -- Somebody else's entry has no number, and tonumber must be given something.
+    local incarnation, number = value(following[2], 'incarnation'), tonumber(value(following[2], 'sequence') or '')
     if not number or incarnation ~= redis.call('HGET', ledger, 'incarnation') then
         return nil
     end
