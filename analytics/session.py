@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -63,14 +64,15 @@ def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str,
     temporary.mkdir(parents=True, exist_ok=True)
     log_layout = scratch / "log4j2.properties"
     log_layout.write_text(LOGGING)
-    _tell_spark_where_things_are(java.home)
+    is_here = settings.master.startswith("local")
+    _tell_spark_where_things_are(java.home, spark=_unzipped_home(scratch) if is_here else spark_home())
     places = (f"-Dlog4j2.configurationFile={log_layout.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
     # Performance data would be a file in the machine's /tmp.
     # Each in quotes: the home's path may have spaces.
     options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", *java_options))
     configuration = {
         **_everywhere(jars, scratch=scratch),
-        **(_on_this_machine() if settings.master.startswith("local") else {}),
+        **(_on_this_machine() if is_here else {}),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": options,
     }
@@ -123,12 +125,28 @@ def _on_this_machine() -> dict[str, str]:
     }
 
 
-def _tell_spark_where_things_are(java_home: Path) -> None:
+def _unzipped_home(scratch: Path) -> Path:
+    """Spark's home without the zip of pyspark that Spark gives to its Python processes, which have pyspark installed.
+
+    Python keeps no compiled code of what it imports from a zip: each of the processes that a start takes would compile it again.
+    """
+    home = scratch / "spark"
+    home.mkdir(exist_ok=True)
+    for name in ("bin", "jars"):
+        # Made aside and renamed: two commands may start at once.
+        fresh = home / f"{name}.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(spark_home() / name)
+        fresh.replace(home / name)
+    return home
+
+
+def _tell_spark_where_things_are(java_home: Path, *, spark: Path) -> None:
     # Whatever the user's shell says about another Spark: these jars fit this one.
     set_environment(
         {
             "JAVA_HOME": str(java_home),
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,3 +23,10 @@ def test_a_connection_that_breaks_is_a_line_of_the_log_and_no_traceback(
     assert "a connection of Spark's JVM broke" in caplog.text
     assert "the JVM is gone" in caplog.text
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_pythons_that_spark_starts_import_the_installed_pyspark(spark: SparkSession) -> None:
+    # From a zip it would be compiled anew in each of them.
+    (place,) = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
+
+    assert place == pyspark.__file__
