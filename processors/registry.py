@@ -85,17 +85,34 @@ def processor(
             raise ConfigError(f"@processor({patterns[0]!r}, middleware=[{one!r}]): it is no Middleware; write an instance, as in Timing()")
 
     def attach(function: Function) -> Function:
+        refuse_other_functions(function)
         refuse_other_arguments(function)
-        name = f"{function.__module__}:{function.__qualname__}"
         waits = retry if retry is None or isinstance(retry, Exponential) else tuple(retry)
-        is_async = inspect.iscoroutinefunction(function)
+        is_async = any(map(inspect.iscoroutinefunction, (innermost(function), type(innermost(function)).__call__)))
+        name = name_of(function)
         spec = ProcessorSpec(
             name, function, patterns, max_attempts, timeout_ms, key, is_async, waits, tuple(middleware), batch, batch_wait_ms, concurrency
         )
-        setattr(function, ATTRIBUTE, spec)
+        try:
+            setattr(function, ATTRIBUTE, spec)
+        except AttributeError as error:
+            raise ConfigError(f"@processor cannot mark {spec.name}, a {type(function).__name__}; mark a function that calls it") from error
         return function
 
     return attach
+
+
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a partial is of. Pure."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """`module:name` of a function or of an object's class. Pure."""
+    named = innermost(function)
+    return f"{named.__module__}:{getattr(named, '__qualname__', type(named).__qualname__)}"
 
 
 def why_no_pattern(pattern: str) -> str:
@@ -105,6 +122,12 @@ def why_no_pattern(pattern: str) -> str:
     if "*" in pattern[:-1] or (pattern.endswith("*") and not (pattern == "*" or pattern.endswith(".*"))):
         return "a `*` stands alone or after the last dot, as in `github.pull_request.*`"
     return ""
+
+
+def refuse_other_functions(function: Callable[..., Any]) -> None:
+    """Raises ConfigError for what can be called and would then not run: its events would be acked unprocessed."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{name_of(function)} has a `yield` in it, so a call would run nothing of it; write a function that returns")
 
 
 def refuse_other_arguments(function: Callable[..., Any]) -> None:

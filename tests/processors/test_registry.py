@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +132,38 @@ def test_the_example_module_has_one_processor() -> None:
     assert [spec.name for spec in load("processors.example:note").specs] == ["processors.example:note"]
     with pytest.raises(ConfigError, match=r"processors\.example:nothing is no function with @processor"):
         load("processors.example:nothing")
+
+
+def generate(event: object, delivery: object) -> Iterator[int]:
+    yield 1
+
+
+async def generate_async(event: object, delivery: object) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [generate, generate_async, functools.partial(generate_async)])
+def test_a_function_that_a_call_would_not_run_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=r"test_registry:generate(_async)? has a `yield` in it"):
+        processor("*")(function)
+
+
+class Index:
+    async def __call__(self, event: object, delivery: object) -> None: ...
+
+    async def one(self, event: object, delivery: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(Index(), "Index"), (functools.partial(Index()), "Index"), (functools.partial(Index().one), "Index.one")]
+)
+def test_whatever_can_be_called_can_be_a_processor(function: Callable[..., Any], name: str) -> None:
+    spec = getattr(processor("*")(function), ATTRIBUTE)
+
+    assert spec.name == f"{__name__}:{name}"
+    assert spec.is_async
+
+
+def test_a_bound_method_cannot_be_marked_and_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"cannot mark .*Index\.one, a method; mark a function that calls it"):
+        processor("*")(Index().one)
