@@ -41,6 +41,7 @@ class Telemetry:
         self.records_spans = tracing.records
         self.go_on = tracing.go_on
         """From here on log lines of this task belong to that trace: a span that nobody records, for the price of a note."""
+        self.leave_trace = tracing.leave
         self._registry = CollectorRegistry()
         self._scraping = threading.Lock()
         self._meters = _meter_provider(service, registry=self._registry)

@@ -54,13 +54,13 @@ class Span:
     __slots__ = ("_current", "_ids", "_parent", "_recorded", "_token")
 
     def __init__(
-        self, parent: Parent | Span | str | None, *, current: ContextVar[Span | str | None], recorded: trace.Span | None = None
+        self, parent: Parent | Span | str | None, *, current: ContextVar[Span | Begun | None], recorded: trace.Span | None = None
     ) -> None:
         """`parent` may be a traceparent that is parsed when somebody asks: most spans of a worker nobody asks."""
         self._current = current
         self._recorded = recorded
         self._parent = parent
-        self._token: Token[Span | str | None] | None = None
+        self._token: Token[Span | Begun | None] | None = None
         self._ids: tuple[str, str, str] | None = None
 
     @property
@@ -120,14 +120,19 @@ class Span:
         recorded.end()
 
 
+Begun = list[Span | str]
+"""A span that goes on, or the traceparent that it will be made of."""
+
+
 class Tracing:
     """Begins spans; without a provider they have ids to pass on and cost a few microseconds."""
 
     def __init__(self, provider: TracerProvider | None) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("hooklake") if provider else None
-        # A traceparent becomes a span when somebody asks: of most of a worker's spans nobody does.
-        self._current: ContextVar[Span | str | None] = ContextVar("hooklake_span", default=None)
+        # A traceparent becomes a span when somebody asks: of most of a worker's spans nobody does. In a list, so that whoever has a
+        # copy of the context, as tasks have, finds the same span.
+        self._current: ContextVar[Span | Begun | None] = ContextVar("hooklake_span", default=None)
         self.records = provider is not None
 
     def span(self, name: str, *, traceparent: str, links: Sequence[str], attributes: Mapping[str, object]) -> Span:
@@ -141,14 +146,19 @@ class Tracing:
 
     def go_on(self, traceparent: str) -> None:
         """Makes an unrecorded span the running one, until the next: the least that a trace can cost."""
-        self._current.set(traceparent or Span(None, current=self._current))
+        self._current.set([traceparent])
+
+    def leave(self) -> None:
+        """Whatever went on here is over: the next span belongs to no trace."""
+        self._current.set(None)
 
     def _running(self) -> Span | None:
         running = self._current.get()
-        if isinstance(running, str):
-            running = Span(running, current=self._current)
-            self._current.set(running)
-        return running
+        if not isinstance(running, list):
+            return running
+        if isinstance(begun := running[0], str):
+            begun = running[0] = Span(begun or None, current=self._current)
+        return begun
 
     def ids(self) -> dict[str, str]:
         """The ids of the span that runs here, for log lines."""

@@ -33,6 +33,10 @@ class Member(NamedTuple):
 class BatchAttempts(Attempts):
     """The processors of one group, and how those that take batches are run."""
 
+    def end(self) -> None:
+        """The worker ends: attempts that are cancelled from now on are not decided about."""
+        self._deadlines.is_over = True
+
     async def decide_together(self, leases: list[Lease]) -> tuple[list[Decision], list[list[Lease]]]:
         """Runs deliveries of one processor in one call; returns what is decided, and what is to be run again, in which parts.
 
@@ -93,6 +97,7 @@ class BatchAttempts(Attempts):
         """A span of its own, since it belongs to as many traces as there are events."""
         events: Any = [member.event for member in members]
         deliveries: Any = [member.delivery for member in members]
+        self._telemetry.leave_trace()
         links = [event.traceparent for event in events if event.traceparent]
         with self._telemetry.span("process", links=links, processor=plan.name, group=self._group, events=len(members)) as span:
             error = await run_attempt(plan.spec, events, deliveries, self._deadlines)

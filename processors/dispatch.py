@@ -30,6 +30,8 @@ class Deadlines:
         self._overrun: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+        self.is_over = False
+        """The worker ends: whoever is cancelled from now on is cancelled for good."""
 
     def begin(self, task: asyncio.Task[Any], *, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -64,21 +66,43 @@ class Deadlines:
 
 async def attempt(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery, deadlines: Deadlines) -> BaseException | None:
     """Runs the processor; returns what it raised, or None."""
+    error: BaseException | None = None
     if not spec.is_async:
-        return await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines)
-    # Begun by hand: a function that ends without waiting for anything can overrun no deadline, and needs none.
-    running = spec.function(event, delivery)
+        error = await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines)
+    else:
+        # Begun by hand: a function that ends without waiting for anything can overrun no deadline, and needs none. In a context
+        # of its own: what it sets there must not be found by the next one, which may be another tenant's.
+        running, context = spec.function(event, delivery), contextvars.copy_context()
+        try:
+            waits_for = context.run(running.send, None)
+        except StopIteration:
+            pass
+        except (Exception, SystemExit, asyncio.CancelledError) as raised:
+            error = raised
+        else:
+            begun = _going_on(running, waits_for, context)
+            error = await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines, begun=begun)
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        await _outlive(task, deadlines=deadlines)
+    return error
+
+
+async def _outlive(task: asyncio.Task[Any], *, deadlines: Deadlines) -> None:
+    """The processor has cancelled the task that it ran in, which is ours: it would end in silence, and run nothing ever after."""
+    if deadlines.is_over:
+        raise asyncio.CancelledError  # It is this worker that ends, whatever the processor made of that.
+    while task.cancelling():
+        task.uncancel()
     try:
-        waits_for = running.send(None)
-    except StopIteration:
-        return None
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        return error
-    return await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines, begun=_going_on(running, waits_for))
+        await asyncio.sleep(0)  # What has not arrived yet arrives here, and not in the next attempt.
+    except asyncio.CancelledError:
+        if deadlines.is_over:
+            raise
 
 
 @types.coroutine
-def _going_on(running: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def _going_on(running: Coroutine[Any, Any, Any], waits_for: Any, context: contextvars.Context) -> Generator[Any, Any, Any]:
     """The rest of a coroutine that was begun by hand and waits for something."""
     step: Callable[[Any], Any]
     while True:
@@ -87,7 +111,7 @@ def _going_on(running: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[An
         except BaseException as error:
             given, step = error, running.throw
         try:
-            waits_for = step(given)
+            waits_for = context.run(step, given)
         except StopIteration as end:
             return end.value
 
@@ -103,12 +127,14 @@ async def _under_deadline(
         try:
             if inspect.isawaitable(result):
                 await result  # A plain function that wraps an async one hands us its coroutine, too.
+            elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise TypeError(f"{spec.name} returned a generator, of which nothing has run")
         finally:
             is_too_slow = deadlines.end(task)
     except asyncio.CancelledError as error:
-        if task.cancelling():
+        if task.cancelling() and deadlines.is_over:
             raise  # It is this worker that ends.
-        # Otherwise the processor awaited something that was cancelled: that is its failure, not our end.
+        # Otherwise the processor awaited something that was cancelled, or cancelled itself: that is its failure, not our end.
         return overstayed(spec.name, timeout_ms=spec.timeout_ms) if is_too_slow else error
     except TimeoutError as error:
         return error if str(error) else overstayed(spec.name, timeout_ms=spec.timeout_ms)

@@ -173,6 +173,7 @@ class Worker:
             finally:
                 drained.set()
                 self._leases.stop()
+                self._attempts.end()
                 for task in (*taking_in, *pool):
                     task.cancel()
                 if self._gates is not None:

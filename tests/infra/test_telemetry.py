@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextvars
 import json
 import re
 import threading
@@ -197,3 +198,23 @@ def test_a_log_line_carries_service_level_time_and_trace(telemetry: Telemetry, c
     assert line["level"] == "info"
     assert line["trace_id"] == span.trace_id
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["timestamp"])
+
+
+def test_a_trace_that_goes_on_has_one_span_in_every_copy_of_its_context(telemetry: Telemetry, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.go_on(FIRST)
+
+    contextvars.copy_context().run(telemetry.log.info, "inside")
+    telemetry.log.info("outside")
+
+    inside, outside = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert inside["trace_id"] == outside["trace_id"] == FIRST.split("-")[1]
+    assert inside["span_id"] == outside["span_id"]
+
+
+def test_what_begins_after_a_trace_was_left_does_not_belong_to_it(telemetry: Telemetry) -> None:
+    telemetry.go_on(FIRST)
+
+    telemetry.leave_trace()
+
+    with telemetry.span("process") as span:
+        assert span.trace_id != FIRST.split("-")[1]

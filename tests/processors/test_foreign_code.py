@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ async def await_something_cancelled() -> None:
     await task
 
 
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+async def cancel_itself_and_fail() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    raise OSError("the cancellation is still to come")
+
+
 async def raise_what_cannot_be_printed() -> None:
     raise Unprintable
 
@@ -58,6 +73,8 @@ async def retry_after_infinity() -> None:
         reject_with_a_surrogate,
         fail_with_a_surrogate,
         await_something_cancelled,
+        cancel_itself,
+        cancel_itself_and_fail,
         raise_what_cannot_be_printed,
         exit_the_process,
         retry_after_infinity,
@@ -82,6 +99,59 @@ async def test_a_misbehaving_processor_harms_only_its_own_event(
 
     assert len(done) == 6
     assert unsettled(log, home) == 0
+
+
+async def test_a_batch_that_cancels_itself_is_run_again_in_halves(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    @processor("*", max_attempts=1, batch=4, concurrency=1)
+    async def act(events: list[StreamEvent], deliveries: list[Delivery]) -> None:
+        await cancel_itself()
+
+    async with working(act):
+        for _ in range(4):
+            await stream.append(an_event())
+        await until(lambda: len(letters(log, home)) == 4)
+
+    assert unsettled(log, home) == 0
+
+
+async def test_what_a_processor_sets_in_its_context_is_not_found_by_the_next(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    tenant, found = contextvars.ContextVar("tenant", default="nobody"), []
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        found.append(tenant.get())
+        tenant.set(event.id)
+        await asyncio.sleep(0)
+        assert tenant.get() == event.id
+
+    async with working(act, concurrency=1):
+        for _ in range(5):
+            await stream.append(an_event())
+        await until(lambda: len(found) == 5 and unsettled(log, home) == 0)
+
+    assert found == ["nobody"] * 5
+    assert letters(log, home) == []
+
+
+async def test_a_generator_that_nobody_runs_is_a_failure_and_no_success(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    def steps() -> Iterator[int]:
+        yield 1
+
+    @processor("*", max_attempts=1)
+    def act(event: StreamEvent, delivery: Delivery) -> Iterator[int]:
+        return steps()
+
+    async with working(act):
+        await stream.append(an_event())
+        await until(lambda: len(letters(log, home)) == 1)
+
+    assert "returned a generator" in letters(log, home)[0].error
 
 
 @pytest.mark.parametrize(("after_ms", "waits_ms"), [(1234.567, 1235), (0.2, 1), (-5, 0)])
