@@ -1,4 +1,4 @@
-"""Fixtures that start real servers: one log server per test run, one key prefix and one home per test."""
+"""Fixtures that start real servers: one log server and one Spark per test run, one key prefix and one home per test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -14,6 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings, set_environment
 from tests.contracts.servers import header_lines, server_kinds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _numbers = itertools.count()
 
@@ -70,6 +73,18 @@ def log_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSer
 def log(log_server: EmbeddedServer) -> LogSettings:
     """A log of its own for each test: the same server, another prefix."""
     return LogSettings(url=log_server.url, prefix=f"t{os.getpid()}-{next(_numbers)}:")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One for all tests that need no process of their own; whoever asks for it belongs to WITH_SPARK."""
+    from analytics.session import quick_session, stop_session  # pyspark is for the process that has Spark
+    from analytics.settings import ArchiveSettings
+
+    # A path with a space: Spark takes its options as one text, which would fall apart there.
+    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("a home"))
+    yield session
+    stop_session(session)
 
 
 @pytest.fixture

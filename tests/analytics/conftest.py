@@ -1,4 +1,4 @@
-"""Fixtures for the archive: one Spark for the whole run, a table and an archive for each test."""
+"""Fixtures for the archive: a table and an archive for each test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from analytics.archive import Archive
 from analytics.caps import Failures
 from analytics.commits import CommittedTable
-from analytics.session import quick_session, stop_session
 from analytics.settings import ArchiveSettings, table_location
 from analytics.tables import EVENTS
 from infra.clock import Clock
@@ -24,14 +23,6 @@ from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    # A path with a space: Spark takes its options as one text, which would fall apart there.
-    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("a home"))
-    yield session
-    stop_session(session)
 
 
 @pytest.fixture

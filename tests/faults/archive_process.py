@@ -7,19 +7,29 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.running.healthcheck import answers_ok
+from pyspark.sql import SparkSession
+
+from analytics.archive import Archive
+from analytics.caps import Failures
+from analytics.commits import CommittedTable
+from analytics.settings import ArchiveSettings, table_location
+from analytics.tables import EVENTS
+from infra.clock import Clock
 from infra.running.initialise import initialise
-from tests.infra.running.processes import command_environment, until
+from infra.settings import LogSettings, TelemetrySettings
+from infra.streams.ranges import ArchiveLog
+from infra.telemetry import Telemetry
+from tests.infra.running.processes import command_environment
 
 REAL = "analytics"
 
 
 class ArchiveProcess:
-    """One home whose archive is started, killed and started again."""
+    """One home whose archive is started and killed, and has a successor."""
 
     def __init__(self, home: Path, *, log_url: str) -> None:
         self.home = home
-        self.settings = {"LOG__URL": log_url}
+        self.log = LogSettings(url=log_url)
         initialise(home)
 
     def run_until_killed(self, module: str, *, failpoint: str) -> None:
@@ -30,23 +40,26 @@ class ArchiveProcess:
         finally:
             process.kill()
 
-    def run_until_idle(self, module: str = REAL) -> None:
-        """Lets the archive take in all that there is, then stops it in order: ready is who has been through a whole batch."""
-        process = self._start(module)
+    def drain(self, spark: SparkSession) -> None:
+        """Lets the next archive take in all that there is: in this process, since it is not the one that dies."""
+        settings, telemetry = ArchiveSettings(), Telemetry.start("archive", TelemetrySettings(), home=self.home)
+        log = ArchiveLog.open(self.log, home=self.home)
         try:
-            port = int(self._environment["HOOKLAKE_ARCHIVE__OPS_PORT"])
-            until(lambda: process.poll() is not None or answers_ok(port), what="the archive is ready", within_s=180)
-            process.terminate()
-            assert process.wait(timeout=60) == 0, self.said()
+            location = table_location(settings, home=self.home, table=EVENTS.name)
+            table = CommittedTable(spark, table=EVENTS, location=location, is_past=log.is_past)
+            failures = Failures.remembered(home=self.home)
+            archive = Archive(spark, log, table, settings, self.log, self.home, Clock(), telemetry, failures)
+            last = archive.start()
+            while (committed := archive.run_batch(last)) is not last:
+                last = committed
         finally:
-            process.kill()
+            log.close()
+            telemetry.shutdown()
 
-    def _start(self, module: str, *, failpoint: str = "") -> subprocess.Popen[bytes]:
-        self._environment = command_environment(self.home, **self.settings)
-        if failpoint:
-            self._environment["HOOKLAKE_FAILPOINT"] = failpoint
+    def _start(self, module: str, *, failpoint: str) -> subprocess.Popen[bytes]:
+        environment = {**command_environment(self.home, LOG__URL=self.log.url), "HOOKLAKE_FAILPOINT": failpoint}
         with self._output.open("ab") as output:
-            return subprocess.Popen([sys.executable, "-m", module], env=self._environment, stdout=output, stderr=output)
+            return subprocess.Popen([sys.executable, "-m", module], env=environment, stdout=output, stderr=output)
 
     @property
     def _output(self) -> Path:

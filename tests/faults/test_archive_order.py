@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
@@ -25,7 +26,9 @@ BROKEN = "tests.faults.broken.archive_moves_first"
         pytest.param(BROKEN, False, id="control", marks=pytest.mark.control("E1")),
     ],
 )
-def test_an_archive_killed_before_its_commit_loses_nothing_unless_it_moves_first(tmp_path: Path, module: str, is_faithful: bool) -> None:
+def test_an_archive_killed_before_its_commit_loses_nothing_unless_it_moves_first(
+    spark: SparkSession, tmp_path: Path, module: str, is_faithful: bool
+) -> None:
     server = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
     server.start()
     try:
@@ -33,7 +36,7 @@ def test_an_archive_killed_before_its_commit_loses_nothing_unless_it_moves_first
         accepted = asyncio.run(append_many(LogSettings(url=server.url), home=archive.home, count=50))
 
         archive.run_until_killed(module, failpoint="archive.before_commit=kill")
-        archive.run_until_idle()
+        archive.drain(spark)
 
         assert (faults(accepted, rows=rows_of(archive.home)) == []) is is_faithful
     finally:
