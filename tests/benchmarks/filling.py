@@ -21,18 +21,22 @@ def a_body() -> bytes:
     return b'{"ref": "' + b"x" * (BODY_BYTES - 11) + b'"}'
 
 
-def wire_forms(count: int) -> Iterator[list[Argument]]:
-    """Fields and values of `count` different events, as a receiver's append would leave them."""
-    for number in range(1, count + 1):
-        values: tuple[Argument, ...] = ("0" * 8, number, 0, 0)
-        log_fields = itertools.chain.from_iterable(zip(LOG_FIELDS, values, strict=True))
-        yield [*encode(an_event(payload=a_body())), *log_fields]
+def wire_form(number: int = 1, **changes: Any) -> list[Argument]:
+    """Fields and values of an event, as a receiver's append would leave them; `changes` are those of `an_event`."""
+    values: tuple[Argument, ...] = ("0" * 8, number, 0, 0)
+    log_fields = itertools.chain.from_iterable(zip(LOG_FIELDS, values, strict=True))
+    return [*encode(an_event(**{"payload": a_body(), **changes})), *log_fields]
 
 
-def add_entries(client: redis.Redis, *, streams: Sequence[str], count: int) -> None:
+def wire_forms(count: int, **changes: Any) -> Iterator[list[Argument]]:
+    """Of `count` different events."""
+    return (wire_form(number, **changes) for number in range(1, count + 1))
+
+
+def add_entries(client: redis.Redis, *, streams: Sequence[str], count: int, **changes: Any) -> None:
     """Spreads `count` events over the streams in turn."""
     pipeline: Any = client.pipeline(transaction=False)
-    for number, fields in enumerate(wire_forms(count), start=1):
+    for number, fields in enumerate(wire_forms(count, **changes), start=1):
         pipeline.execute_command("XADD", streams[number % len(streams)], "*", *fields)
         if number % AT_ONCE == 0 or number == count:
             pipeline.execute()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Hooklake:
     name: str = "hooklake"
 
     def fill(self, server: EmbeddedServer, folder: Path) -> None:
-        client, streams = _client(server, folder), default_streams()
+        client, streams = a_client(server, folder), streams_of(Priority.DEFAULT)
         try:
             self._fill_once(client, streams=streams)
             add_entries(client, streams=streams, count=self.events)
@@ -54,35 +54,38 @@ class Hooklake:
             client.xreadgroup(GROUP, SILENT, {stream: ">"}, count=self.pending_before or 1)
 
     def start(self, server: EmbeddedServer, folder: Path) -> subprocess.Popen[bytes]:
-        home = folder / "home"
-        initialise(home)
-        overrides = {"HOOKLAKE_LOG__URL": server.url, "HOOKLAKE_GROUPS__BENCH__OPS_PORT": "0"}
-        if self.pending_before:
-            # The silent consumer's entries are there to lie in the way, not to be taken over in the middle of the measurement.
-            overrides["HOOKLAKE_GROUPS__BENCH__LEASE_MS"] = str(24 * 3600 * 1000)
-        environment = environment_with({"HOOKLAKE_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", **overrides})
-        command = [sys.executable, "-m", "processors", "--group", GROUP, "tests.benchmarks.noop"]
-        return start_process(command, environment=environment, folder=folder, cwd=ROOT)
+        # The silent consumer's entries are there to lie in the way, not to be taken over in the middle of the measurement.
+        overrides = {"HOOKLAKE_GROUPS__BENCH__LEASE_MS": str(24 * 3600 * 1000)} if self.pending_before else {}
+        return start_worker("tests.benchmarks.noop", server=server, folder=folder, overrides=overrides)
 
     def counter(self, server: EmbeddedServer, folder: Path) -> Callable[[], int]:
-        client, streams = _client(server, folder), default_streams()
-
-        def settled() -> int:
-            pipeline: Any = client.pipeline(transaction=False)
-            for stream in streams:
-                pipeline.xinfo_groups(stream)
-            found = [group for groups in pipeline.execute() for group in groups if group["name"] in (GROUP, GROUP.encode())]
-            unsettled: int = sum(group["lag"] + group["pending"] for group in found)
-            return self.events + self.pending_before - unsettled
-
-        return settled
+        client, streams = a_client(server, folder), streams_of(Priority.DEFAULT)
+        return lambda: self.events + self.pending_before - unsettled(client, streams=streams)
 
 
-def default_streams() -> list[str]:
+def start_worker(module: str, *, server: EmbeddedServer, folder: Path, overrides: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A worker of `module`; `overrides` are added to its environment."""
+    home = folder / "home"
+    initialise(home)
+    ours = {"HOOKLAKE_HOME": str(home), "HOOKLAKE_LOG__URL": server.url, "HOOKLAKE_GROUPS__BENCH__OPS_PORT": "0"}
+    environment = environment_with({**ours, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", **overrides})
+    return start_process([sys.executable, "-m", "processors", "--group", GROUP, module], environment=environment, folder=folder, cwd=ROOT)
+
+
+def unsettled(client: Any, *, streams: Sequence[str]) -> int:
+    """How many entries of these streams the group has yet to settle."""
+    pipeline: Any = client.pipeline(transaction=False)
+    for stream in streams:
+        pipeline.xinfo_groups(stream)
+    found = [group for groups in pipeline.execute() for group in groups if group["name"] in (GROUP, GROUP.encode())]
+    return sum(group["lag"] + group["pending"] for group in found)
+
+
+def streams_of(priority: Priority) -> list[str]:
     log = LogSettings()
     keys = Keys(log.prefix, log.shards)
-    return [keys.events(shard, Priority.DEFAULT.value) for shard in keys.all_shards()]
+    return [keys.events(shard, priority.value) for shard in keys.all_shards()]
 
 
-def _client(server: EmbeddedServer, folder: Path) -> Any:
+def a_client(server: EmbeddedServer, folder: Path) -> Any:
     return open_blocking(LogSettings(url=server.url, timeout_ms=60_000), home=folder)

@@ -1,4 +1,5 @@
-"""Owns the benchmark `processing`: how fast one worker process settles events, beside other task queues and a bare loop."""
+"""Owns the benchmark `processing`: how fast one worker process settles events, beside other task queues and a bare loop,
+and how long events wait for it."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from tests.benchmarks.peer import all_peers
 from tests.benchmarks.racing import Contender, Fsync, Run, a_server, measure
 from tests.benchmarks.rates import Figure, best_of
 from tests.benchmarks.rows import Goal, Row
+from tests.benchmarks.waiting import Waiting, all_waiting, p99_wait_ms, wait_rows
 
 RATE = "events/s"
 WITHIN_S = 600.0
@@ -38,10 +40,15 @@ class Options:
 def processing(options: Options, *, peers_python: Path, say: Say) -> list[Row]:
     """Repetitions are interleaved, so that a slow minute of the machine meets every contender."""
     runs: dict[str, list[Run]] = {}
+    p99s_ms: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name, ExitStack() as stack:
         folder = Path(name)
         kept = {label: _kept_server(stack, folder / label) for label in ("few", "many", "pending")}
         for repetition in range(1, options.repetitions + 1):
+            for waiting in all_waiting(scale=options.scale):
+                p99_ms = _fresh_wait(waiting, folder=folder / f"{waiting.name}-{repetition}")
+                p99s_ms.setdefault(waiting.name, []).append(p99_ms)
+                say(f"{repetition}/{options.repetitions} processing/{waiting.name}: {p99_ms:,.1f} ms p99")
             for fsync in ("always", "everysec"):
                 for contender in _contenders(options, python=peers_python, fsync=fsync):
                     run = _fresh(contender, fsync=fsync, folder=folder / f"{contender.name}-{fsync}-{repetition}")
@@ -49,7 +56,7 @@ def processing(options: Options, *, peers_python: Path, say: Say) -> list[Row]:
             for what, contender in _depths(options).items():
                 run = measure(contender, server=kept[what], folder=folder / what, within_s=WITHIN_S)
                 _note(runs, what, run=run, repetition=repetition, options=options, say=say)
-    return rows_of(runs)
+    return [*rows_of(runs), *wait_rows(p99s_ms)]
 
 
 def _contenders(options: Options, *, python: Path, fsync: Fsync) -> Sequence[Contender]:
@@ -77,6 +84,12 @@ def _fresh(contender: Contender, *, fsync: Fsync, folder: Path) -> Run:
     folder.mkdir()
     with a_server(folder, fsync=fsync) as server:
         return measure(contender, server=server, folder=folder, within_s=WITHIN_S)
+
+
+def _fresh_wait(waiting: Waiting, *, folder: Path) -> float:
+    folder.mkdir()
+    with a_server(folder, fsync="always") as server:
+        return p99_wait_ms(waiting, server=server, folder=folder, within_s=WITHIN_S)
 
 
 def _note(runs: dict[str, list[Run]], name: str, *, run: Run, repetition: int, options: Options, say: Say) -> None:

@@ -74,19 +74,20 @@ def measure(contender: Contender, *, server: EmbeddedServer, folder: Path, withi
     count = contender.counter(server, folder)
     process = contender.start(server, folder)
     try:
-        look_until = functools.partial(_look_until, count=count, process=process, within_s=within_s, contender=contender, folder=folder)
-        first = look_until(1)
-        look_until(contender.events // 5)
+        look_on_until = functools.partial(look_until, count=count, process=process, within_s=within_s, contender=contender, folder=folder)
+        first = look_on_until(1)
+        look_on_until(contender.events // 5)
         resident_early_bytes = largest_resident_bytes(process.pid)
-        last = look_until(contender.events)
+        last = look_on_until(contender.events)
         return Run(events_per_second(first, last), largest_resident_bytes(process.pid), resident_early_bytes)
     finally:
         end(process)
 
 
-def _look_until(
+def look_until(
     least: int, *, count: Callable[[], int], process: subprocess.Popen[bytes], within_s: float, contender: Contender, folder: Path
 ) -> Observation:
+    """Returns when so many are done; raises CannotMeasure when the worker has ended or the time is over."""
     deadline = time.monotonic() + within_s
     while (done := count()) < least:
         if process.poll() is not None or time.monotonic() > deadline:

@@ -26,6 +26,13 @@ def events_per_second(first: Observation, last: Observation) -> float:
     return (last.done - first.done) / (last.at_s - first.at_s)
 
 
+def p99(samples: Sequence[float]) -> float:
+    """What 99 of 100 stay below. Raises CannotMeasure."""
+    if len(samples) < 2:
+        raise CannotMeasure(f"{len(samples)} samples have no 99th percentile; measure more of them")
+    return statistics.quantiles(samples, n=100, method="inclusive")[98]
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One quantity over all repetitions."""

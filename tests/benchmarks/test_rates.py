@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.rates import CannotMeasure, Figure, Observation, best_of, events_per_second, pairwise_ratios
+from tests.benchmarks.rates import CannotMeasure, Figure, Observation, best_of, events_per_second, p99, pairwise_ratios
 
 
 def test_the_rate_counts_from_the_first_look_to_the_last() -> None:
@@ -29,3 +29,14 @@ def test_the_best_is_the_one_with_the_highest_median() -> None:
 
 def test_ratios_are_taken_within_a_repetition() -> None:
     assert pairwise_ratios(Figure((10.0, 30.0)), Figure((5.0, 10.0))).samples == (2.0, 3.0)
+
+
+def test_99_of_100_samples_are_at_most_the_99th_percentile() -> None:
+    assert p99([float(number) for number in range(1000, -1, -1)]) == 990
+    assert p99([1.0] * 985 + [70.0] * 15) == 70
+    assert p99([1.0] * 995 + [70.0] * 5) == 1
+
+
+def test_one_sample_has_no_percentile() -> None:
+    with pytest.raises(CannotMeasure, match="measure more"):
+        p99([1.0])
