@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
 from infra.clock import Clock
 from infra.failpoints import reach
-from infra.streams.entries import decode
+from infra.streams.entries import decode_flat
 from infra.streams.reading import Lease
 from infra.streams.settle import Ack, Settlement, acked
 from infra.telemetry import Telemetry
 from processors.circuit import Circuit
 from processors.delivery import Delivery
-from processors.dispatch import Deadlines
+from processors.dispatch import Deadlines, finish, start
 from processors.dispatch import attempt as run_attempt
-from processors.leases import Hand
+from processors.leases import Hand, Running
 from processors.plan import Plan, plans
 from processors.registry import Registry
 from processors.retry import attempt_number, count_after, describe
@@ -33,6 +36,7 @@ class Attempts:
         self._telemetry = telemetry
         self._clock = clock
         self._now_ms, self._monotonic = clock.now_ms, clock.monotonic
+        self._records_spans, self._go_on = telemetry.records_spans, telemetry.go_on
         self._labels = {"group": group}
         self._deadlines = Deadlines()
         self._told_versions: set[bytes] = set()
@@ -50,14 +54,59 @@ class Attempts:
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
+        begun = self.begin(lease)
+        return begun if isinstance(begun, Settlement) else await begun
+
+    def begin(self, lease: Lease) -> Settlement | Coroutine[Any, Any, Settlement]:
+        """The same as a plain call: most attempts end without waiting for anything, and that is their settlement; the others, begun
+        as well, have to be awaited. Raises nothing, either way."""
         try:
-            event = decode(lease.fields)
+            event = decode_flat(lease.flat)
             spec = self._registry.match(event.event_type)
             if spec is None:
-                return Ack(Ran(event.id, "", 1, self._clock.now_ms(), 0.0))
-            return await self._attempt(event, lease, self._plans[spec.name])
+                return Ack(Ran(event.id, "", 1, self._now_ms(), 0.0))
+            plan = self._plans[spec.name]
+            number = attempt_number(event.retry_count, lease.delivery_count)
+            if number > plan.max_attempts:
+                self._pass_by(lease)
+                return deadly(processor=plan.name, attempts=number - 1, now_ms=self._now_ms())
+            hold_count = count_after(number, retry_count=event.retry_count) if plan.keeps_order and event.key else None
+            delivery = Delivery(plan, lease, event.id, number, self._now_ms())
+            return self._begin(event, delivery, self._hand.begin(lease, plan, number, self._monotonic(), hold_count))
         except Exception as error:
             return self._unfit(lease, error)
+
+    def _begin(self, event: StreamEvent, delivery: Delivery, running: Running) -> Settlement | Coroutine[Any, Any, Settlement]:
+        reach("worker.before_run")
+        plan = running.plan
+        if self._records_spans or not plan.is_async:
+            return self._awaited(self._run_in_span(event, delivery=delivery, plan=plan), delivery, running)
+        self._go_on(event.traceparent)
+        outcome = start(plan.spec, event, delivery)
+        if outcome is None or isinstance(outcome, BaseException):
+            return self._ended(outcome, delivery, running)
+        return self._awaited(finish(plan.spec, outcome, self._deadlines), delivery, running)
+
+    async def _awaited(self, ending: Awaitable[BaseException | None], delivery: Delivery, running: Running) -> Settlement:
+        try:
+            return self._ended(await ending, delivery, running)
+        except Exception as error:
+            return self._unfit(running.lease, error)
+        finally:
+            self._hand.end(running.lease)  # also when this worker ends meanwhile
+
+    def _ended(self, error: BaseException | None, delivery: Delivery, running: Running) -> Settlement:
+        lease, plan, number, began, hold_count = running
+        self._hand.end(lease)
+        took_ms = round((self._monotonic() - began) * 1000, 3)
+        ended = ran((delivery.event_id, plan.name, number, delivery.started_at_ms, took_ms))
+        writes = delivery.end_once()
+        if error is None:
+            if plan.circuit.failures:
+                self._report(None, plan=plan)
+            return with_writes(writes, ran=ended, now_ms=self._now_ms()) if writes else acked((ended,))
+        self._tell(error, delivery=delivery, plan=plan)
+        return after_attempt(error, ran=ended, policy=plan.policy, now_ms=self._now_ms(), hold_count=hold_count)
 
     def _unfit(self, lease: Lease, error: Exception) -> Settlement:
         """What becomes of a delivery that cannot run."""
@@ -71,34 +120,6 @@ class Attempts:
         # A member of the pool that ends would do so in silence, and the group with it.
         self._telemetry.log.error("entry could not be run", group=self._group, entry_id=lease.entry_id, exc_info=error)
         return undecided(error, now_ms=self._clock.now_ms())
-
-    async def _attempt(self, event: StreamEvent, lease: Lease, plan: Plan) -> Settlement:
-        number = attempt_number(event.retry_count, lease.delivery_count)
-        started_at_ms, began = self._now_ms(), self._monotonic()
-        if number > plan.max_attempts:
-            self._pass_by(lease)
-            return deadly(processor=plan.name, attempts=number - 1, now_ms=started_at_ms)
-        hold_count = count_after(number, retry_count=event.retry_count) if plan.keeps_order and event.key else None
-        delivery = Delivery(plan, lease, event.id, number, started_at_ms)
-        self._hand.begin(lease, plan, number, began, hold_count)
-        reach("worker.before_run")
-        try:
-            if self._telemetry.records_spans or not plan.is_async:
-                error = await self._run_in_span(event, delivery=delivery, plan=plan)
-            else:
-                self._telemetry.go_on(event.traceparent)
-                error = await run_attempt(plan.spec, event, delivery, self._deadlines)
-        finally:
-            self._hand.end(lease)
-        ended = ran((event.id, plan.name, number, started_at_ms, round((self._monotonic() - began) * 1000, 3)))
-        if error is None:
-            if plan.circuit.failures:
-                self._report(None, plan=plan)
-            writes = delivery.end_once()
-            return with_writes(writes, ran=ended, now_ms=self._now_ms()) if writes else acked((ended,))
-        delivery.end_once()
-        self._tell(error, delivery=delivery, plan=plan)
-        return after_attempt(error, ran=ended, policy=plan.policy, now_ms=self._now_ms(), hold_count=hold_count)
 
     async def _run_in_span(self, event: StreamEvent, *, delivery: Delivery, plan: Plan) -> BaseException | None:
         number, group = delivery.attempt, self._group

@@ -58,6 +58,11 @@ class Delivery:
         return self._plan.policy.max_attempts
 
     @property
+    def started_at_ms(self) -> int:
+        """When this attempt began, in milliseconds since 1970."""
+        return self._started_at_ms
+
+    @property
     def deadline_ms(self) -> int:
         """When this attempt is given up as too slow, in milliseconds since 1970."""
         return self._started_at_ms + self._plan.timeout_ms

@@ -64,24 +64,43 @@ class Deadlines:
             self._arm(loop, at=min(self._until.values()))
 
 
+def start(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery) -> BaseException | Awaitable[Any] | None:
+    """Begins an async processor; what it raised, or None when it has ended already, or else the rest of it.
+
+    By hand, and not as a task: a function that ends without waiting for anything can overrun no deadline, and needs none. In a
+    context of its own: what it sets there must not be found by the next one, which may be another tenant's.
+    """
+    running, context = spec.function(event, delivery), contextvars.copy_context()
+    error: BaseException | None = None
+    try:
+        return _going_on(running, context.run(running.send, None), context)
+    except StopIteration:
+        pass
+    except (Exception, SystemExit, asyncio.CancelledError) as raised:
+        error = raised
+    task = asyncio.current_task()
+    return error if task is None or not task.cancelling() else _told(error)
+
+
+async def _told(error: BaseException | None) -> None:
+    """How a processor ended that has cancelled our task, which has to outlive that."""
+    if error is not None:
+        raise error
+
+
 async def attempt(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery, deadlines: Deadlines) -> BaseException | None:
     """Runs the processor; returns what it raised, or None."""
-    error: BaseException | None = None
     if not spec.is_async:
-        error = await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines)
-    else:
-        # Begun by hand: a function that ends without waiting for anything can overrun no deadline, and needs none. In a context
-        # of its own: what it sets there must not be found by the next one, which may be another tenant's.
-        running, context = spec.function(event, delivery), contextvars.copy_context()
-        try:
-            waits_for = context.run(running.send, None)
-        except StopIteration:
-            pass
-        except (Exception, SystemExit, asyncio.CancelledError) as raised:
-            error = raised
-        else:
-            begun = _going_on(running, waits_for, context)
-            error = await _under_deadline(spec, event=event, delivery=delivery, deadlines=deadlines, begun=begun)
+        return await finish(spec, _plain(spec, event=event, delivery=delivery), deadlines)
+    outcome = start(spec, event, delivery)
+    if outcome is None or isinstance(outcome, BaseException):
+        return outcome
+    return await finish(spec, outcome, deadlines)
+
+
+async def finish(spec: ProcessorSpec, rest: Awaitable[Any], deadlines: Deadlines) -> BaseException | None:
+    """Waits for the rest of a processor, if it is async until its deadline; returns what it raised, or None."""
+    error = await _under_deadline(spec, rest, deadlines)
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         await _outlive(task, deadlines=deadlines)
@@ -116,19 +135,21 @@ def _going_on(running: Coroutine[Any, Any, Any], waits_for: Any, context: contex
             return end.value
 
 
-async def _under_deadline(
-    spec: ProcessorSpec, *, event: StreamEvent, delivery: Delivery, deadlines: Deadlines, begun: Awaitable[Any] | None = None
-) -> BaseException | None:
+async def _under_deadline(spec: ProcessorSpec, rest: Awaitable[Any], deadlines: Deadlines) -> BaseException | None:
     task, is_too_slow = asyncio.current_task(), False
     assert task is not None
     try:
-        result = begun or await _plain(spec, event=event, delivery=delivery)
+        if not spec.is_async:
+            # A plain function that wraps an async one hands us its coroutine; a thread cannot be cancelled.
+            result = await rest
+            if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise TypeError(f"{spec.name} returned a generator, of which nothing has run")
+            if not inspect.isawaitable(result):
+                return None
+            rest = result
         deadlines.begin(task, timeout_s=spec.timeout_ms / 1000)
         try:
-            if inspect.isawaitable(result):
-                await result  # A plain function that wraps an async one hands us its coroutine, too.
-            elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-                raise TypeError(f"{spec.name} returned a generator, of which nothing has run")
+            await rest
         finally:
             is_too_slow = deadlines.end(task)
     except asyncio.CancelledError as error:

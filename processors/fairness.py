@@ -29,7 +29,7 @@ class FairQueue:
         tenants = self._waiting[kind]
         if not tenants:
             self._present = [name for name in self._waiting if name == kind or name in self._present]
-        tenant = lease.fields.get(b"tenant_id", b"")
+        tenant = lease.tenant
         if tenant in tenants:
             tenants[tenant].append(lease)
         else:

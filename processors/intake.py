@@ -166,7 +166,7 @@ class Intake:
 
     def _enqueue(self, found: list[Lease]) -> None:
         self._hand.take(found)
-        self._pace.read(len(found), body_bytes=sum([len(lease.fields.get(b"payload", b"")) for lease in found]))
+        self._pace.read(len(found), body_bytes=sum([lease.body_bytes for lease in found]))
         for lease in found:
             if self._lanes is None or self._lanes.admit(lease):
                 self._line_up(lease)

@@ -23,7 +23,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
 from infra.streams.reading import GroupReader, Lease
-from infra.streams.settle import RetryLater
+from infra.streams.settle import RetryLater, Settlement
 from infra.telemetry import Telemetry
 from processors.batch_attempts import BatchAttempts
 from processors.gates import Gates
@@ -222,7 +222,8 @@ class Worker:
             elif self._attempts.has_open_circuit and (wait_s := self._attempts.wait_s(lease)) > 0:
                 self._put_off(lease, wait_s=wait_s)
             else:
-                self._settler.put(lease, settlement=await self._attempts.decide(lease))
+                begun = self._attempts.begin(lease)
+                self._settler.put(lease, settlement=begun if isinstance(begun, Settlement) else await begun)
 
     def _put_off(self, lease: Lease, *, wait_s: float) -> None:
         """Its processor's circuit is open. It waits in hand, and the log keeps what there is no room for; only where other

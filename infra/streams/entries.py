@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -31,13 +32,19 @@ EVENT_FIELDS = (
     "version", "id", "tenant_id", "source", "event_type", "repository", "delivery_id", "key", "priority",
     "timestamp", "payload", "body_sha256", "content_type", "headers", "auth_context", "traceparent",
 )  # fmt: skip
+NAMES = [name.encode() for name in EVENT_FIELDS]
 READABLE_VERSIONS = frozenset({VERSION})
 """A release that writes a new version reads the one before it too: both are on the log while workers are replaced."""
 KEPT_FIELDS = (b"version", b"id", b"tenant_id", b"source")
 """Called so in all versions, so that any release can tell whose event it holds."""
 LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
 _is_id, _is_name, _is_sha256 = (re.compile(pattern.encode()).fullmatch for pattern in (ID_PATTERN, NAME_PATTERN, SHA256_PATTERN))
+_READABLE = frozenset(str(version).encode() for version in READABLE_VERSIONS)
+_END = 2 * len(NAMES)
 _TEXTS = {str}
+_auth_context = AuthContext.__pydantic_validator__.validate_json
+NO_EVENT = (KeyError, ValueError, OverflowError, OSError)
+"""What reading an entry raises that is none; the last two for a timestamp that no calendar has."""
 PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 
 Fields = dict[bytes, bytes]
@@ -67,39 +74,61 @@ def encode(event: StreamEvent) -> list[str | bytes | int]:
 
 
 def decode(fields: Fields) -> StreamEvent:
-    """The event that `encode` wrote; raises UnknownVersion for one of another release, MalformedEntry for anything else.
-
-    Checks what the model would check, one field after the other: a worker does this for every delivery, and the model's own
-    validator would be its largest cost. A test holds the two against each other.
-    """
+    """The event that `encode` wrote; raises UnknownVersion for one of another release, MalformedEntry for anything else."""
     try:
-        version = int(fields[b"version"])
-        if version not in READABLE_VERSIONS:
+        if int(fields[b"version"]) not in READABLE_VERSIONS:
             raise _unreadable(fields)
-        return assembled(
-            {
-                "version": version,
-                "id": fields[b"id"].decode() if _is_id(fields[b"id"]) else _refused(fields[b"id"]),
-                "tenant_id": _name(fields[b"tenant_id"]),
-                "source": _name(fields[b"source"]),
-                "event_type": _repeated(fields[b"event_type"]),
-                "repository": fields[b"repository"].decode(),
-                "delivery_id": fields[b"delivery_id"].decode(),
-                "key": fields[b"key"].decode(),
-                "priority": PRIORITIES[fields[b"priority"]],
-                "timestamp": from_epoch_ms(int(fields[b"timestamp"])),
-                "payload": fields[b"payload"],
-                "body_sha256": fields[b"body_sha256"].decode() if _is_sha256(fields[b"body_sha256"]) else _refused(fields[b"body_sha256"]),
-                "content_type": _repeated(fields[b"content_type"]),
-                "headers": _headers(fields[b"headers"]),
-                "auth_context": AuthContext.__pydantic_validator__.validate_json(fields[b"auth_context"]),
-                "traceparent": fields[b"traceparent"].decode(),
-                "retry_count": int(fields.get(b"retry_count", b"0")),
-            }
-        )
-    # The last two are raised for a timestamp that no calendar has.
-    except (KeyError, ValueError, OverflowError, OSError) as error:
+        return _event([fields[name] for name in NAMES], retry_count=fields.get(b"retry_count", b"0"))
+    except NO_EVENT as error:
         raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error
+
+
+def decode_flat(flat: Sequence[bytes]) -> StreamEvent:
+    """The same of an entry as the server sends it. Nearly all have their fields where `encode` puts them, and need not be looked for."""
+    if flat[:_END:2] != NAMES or flat[1] not in _READABLE:
+        return decode(as_fields(flat))
+    try:
+        others = flat[_END:]
+        retry_count = others[others.index(b"retry_count") + 1] if b"retry_count" in others else b"0"
+        return _event(flat[1:_END:2], retry_count=retry_count)
+    except NO_EVENT:
+        return decode(as_fields(flat))
+
+
+def as_fields(flat: Sequence[bytes]) -> Fields:
+    """Field, value, field, value, ... as the server sends them."""
+    parts = iter(flat)
+    return dict(zip(parts, parts, strict=True))
+
+
+def _event(values: Sequence[bytes], *, retry_count: bytes) -> StreamEvent:
+    """Checks what the model would check, one value after the other: a worker does this for every delivery, and the model's own
+    validator would be its largest cost. A test holds the two against each other."""
+    (
+        version, event_id, tenant_id, source, event_type, repository, delivery_id, key, priority,
+        timestamp, payload, body_sha256, content_type, headers, auth_context, traceparent,
+    ) = values  # fmt: skip
+    return assembled(
+        {
+            "version": int(version),
+            "id": event_id.decode() if _is_id(event_id) else _refused(event_id),
+            "tenant_id": _name(tenant_id),
+            "source": _name(source),
+            "event_type": _repeated(event_type),
+            "repository": repository.decode(),
+            "delivery_id": delivery_id.decode(),
+            "key": key.decode(),
+            "priority": PRIORITIES[priority],
+            "timestamp": from_epoch_ms(int(timestamp)),
+            "payload": payload,
+            "body_sha256": body_sha256.decode() if _is_sha256(body_sha256) else _refused(body_sha256),
+            "content_type": _repeated(content_type),
+            "headers": _headers(headers),
+            "auth_context": _auth_context(auth_context),
+            "traceparent": traceparent.decode(),
+            "retry_count": int(retry_count),
+        }
+    )
 
 
 def _unreadable(fields: Fields) -> MalformedEntry:

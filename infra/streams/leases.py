@@ -15,7 +15,7 @@ from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by, lost_by_blocking
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import id_order
-from infra.streams.reading import GroupReader, Lease, as_fields
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.scripts import Argument
 from infra.streams.settle import Decision, settle_calls
 from schemas.errors import StreamUnavailable
@@ -95,7 +95,7 @@ async def _claim(
     if not reply:
         return None
     found_id, count, fields = reply
-    return Lease(shard, stream, found_id.decode(), count, as_fields(fields))
+    return Lease(shard, stream, found_id.decode(), count, fields)
 
 
 async def renew(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, leases: Sequence[Lease]) -> list[Lease]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from infra.settings import LogSettings
 from infra.streams.caps import Weight, weigh_all
 from infra.streams.connection import open_pipeline
+from infra.streams.entries import as_fields
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
 from infra.streams.ledger import Counts, add_shard, numbers_of
 from infra.streams.parked import count_parked
 from infra.streams.pipelining import Pipeline
-from infra.streams.reading import as_fields
 
 
 @dataclass(frozen=True, slots=True)

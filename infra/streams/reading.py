@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from infra.streams.budget import WEIGHTS, allot
-from infra.streams.entries import Fields
+from infra.streams.entries import EVENT_FIELDS, Fields, as_fields
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.scripts import Argument
@@ -20,6 +20,7 @@ SHORT_BLOCK_MS = 20
 Entry = tuple[bytes, Sequence[bytes]]
 """An entry's id and its fields as the server sends them."""
 RETRY = "retry"
+BODY_AT = 2 * EVENT_FIELDS.index("payload") + 1
 
 
 class Lease(NamedTuple):
@@ -30,11 +31,29 @@ class Lease(NamedTuple):
     """The stream's key."""
     entry_id: str
     delivery_count: int
-    fields: Fields
+    flat: Sequence[bytes]
+    """Field, value, field, value, ... as the server sends them."""
+
+    @property
+    def fields(self) -> Fields:
+        """By their names; worked out at every call, so nothing that is done for every delivery should ask."""
+        return as_fields(self.flat)
+
+    @property
+    def tenant(self) -> bytes:
+        flat = self.flat
+        if len(flat) > 5 and flat[4] == b"tenant_id":  # where `encode` puts it
+            return flat[5]
+        return self.fields.get(b"tenant_id", b"")
+
+    @property
+    def body_bytes(self) -> int:
+        """About: what stands where `encode` puts the body."""
+        return len(self.flat[BODY_AT]) if len(self.flat) > BODY_AT else 0
 
 
 # A quarter of what its constructor costs, and made for every delivery.
-_lease: Callable[[tuple[int, str, str, int, Fields]], Lease] = functools.partial(tuple.__new__, Lease)
+_lease: Callable[[tuple[int, str, str, int, Sequence[bytes]]], Lease] = functools.partial(tuple.__new__, Lease)
 
 
 class GroupReader:
@@ -184,7 +203,7 @@ class GroupReader:
 
     def _leases_of(self, stream: str, entries: Sequence[Entry]) -> list[Lease]:
         shard = self._shard_of_stream[stream]
-        return [_lease((shard, stream, entry_id.decode(), 1, as_fields(flat))) for entry_id, flat in entries]
+        return [_lease((shard, stream, entry_id.decode(), 1, flat)) for entry_id, flat in entries]
 
 
 def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
@@ -194,9 +213,3 @@ def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
 
 def group_streams(keys: Keys, *, shard: int, group: str) -> list[str]:
     return [*keys.event_streams(shard), keys.retry(shard, group)]
-
-
-def as_fields(flat: Sequence[bytes]) -> Fields:
-    """Field, value, field, value, ... as the server sends them."""
-    parts = iter(flat)
-    return dict(zip(parts, parts, strict=True))

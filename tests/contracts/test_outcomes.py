@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from infra.streams import janitor, leases
+from infra.streams.entries import as_fields
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.once import OnceWrite
 from infra.streams.outcomes import unpack
 from infra.streams.pipelining import Pipeline
-from infra.streams.reading import as_fields
 from infra.streams.settle import Ack, AckOnce, RetryLater
 from infra.streams.stream import EventStream
 from schemas.outcome import Outcome, Ran

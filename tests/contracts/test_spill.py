@@ -74,7 +74,7 @@ def archived(archive_log: ArchiveLog, ids: list[str], *, up_to: int) -> None:
 async def take(pipeline: Pipeline, keys: Keys, *, number: int, group: str = "g") -> list[Lease]:
     """Deliveries to one consumer: so many, and not settled."""
     reply = await pipeline.call("XREADGROUP", "GROUP", group, "c1", "COUNT", number, "STREAMS", keys.events(0, "default"), ">")
-    return [Lease(0, keys.events(0, "default"), entry_id.decode(), 1, {}) for _, entries in reply for entry_id, _ in entries]
+    return [Lease(0, keys.events(0, "default"), entry_id.decode(), 1, []) for _, entries in reply for entry_id, _ in entries]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
-from infra.streams.entries import decode
+from infra.streams.entries import as_fields, decode
 from infra.streams.keys import Keys
-from infra.streams.reading import as_fields
 from schemas.event import StreamEvent
 from tests.ingest.receivers import DEADLINE_S, RunningReceiver, fresh_prefix, post, start_receiver, wait_until, write_home
 

@@ -24,7 +24,7 @@ def a_delivery(**changes: Any) -> Delivery:
     spec = ProcessorSpec("p", print, ("*",), max_attempts=4, timeout_ms=1000)
     plan = Plan(spec, group="crm", settings=GroupSettings(), log=structlog.get_logger())
     values: dict[str, Any] = {"event_id": "1", "attempt": 1, "started_at_ms": Clock().now_ms(), **changes}
-    return Delivery(plan, Lease(0, "a-stream", "1-1", 1, {}), **values)
+    return Delivery(plan, Lease(0, "a-stream", "1-1", 1, []), **values)
 
 
 def hmac_by_hand(key: bytes, message: bytes) -> bytes:

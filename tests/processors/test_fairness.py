@@ -8,7 +8,7 @@ from processors.fairness import FairQueue
 
 
 def a_lease(number: int, *, tenant: str = "demo") -> Lease:
-    return Lease(0, "stream", f"{number}-0", 1, {b"tenant_id": tenant.encode()})
+    return Lease(0, "stream", f"{number}-0", 1, [b"tenant_id", tenant.encode()])
 
 
 async def take(queue: FairQueue, count: int) -> list[Lease]:

@@ -13,7 +13,7 @@ from tests.processors.waiting import until
 
 
 def a_lease(number: int) -> Lease:
-    return Lease(0, "stream", f"{number}-0", 1, {})
+    return Lease(0, "stream", f"{number}-0", 1, [])
 
 
 class Runs:

@@ -185,7 +185,7 @@ def test_shards_are_shared_evenly_and_none_is_left(members: int, share: int) -> 
 
 
 def a_lease(entry: int, *, key: str = "k") -> Lease:
-    return Lease(0, "stream", f"{entry}-0", 1, {b"key": key.encode(), b"event_type": b"github.push"})
+    return Lease(0, "stream", f"{entry}-0", 1, [b"key", key.encode(), b"event_type", b"github.push"])
 
 
 def test_a_lane_lets_one_run_and_the_next_follow() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from infra.streams.entries import EVENT_FIELDS, decode, encode
+from infra.streams.entries import EVENT_FIELDS, decode, decode_flat, encode
 from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import AuthContext, Priority, StreamEvent, from_epoch_ms
 from tests.events import an_event
@@ -35,6 +35,30 @@ def test_an_event_survives_the_wire(payload: bytes, texts: list[str], headers: d
     )  # fmt: skip
 
     assert decode(as_stored(encode(event))) == event
+    assert decode_flat(flat(as_stored(encode(event)))) == event
+
+
+def flat(fields: dict[bytes, bytes]) -> list[bytes]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def decoded_flat(fields: dict[bytes, bytes]) -> StreamEvent | None:
+    try:
+        return decode_flat(flat(fields))
+    except MalformedEntry:
+        return None
+
+
+def test_an_entry_is_read_wherever_its_fields_stand() -> None:
+    event = an_event()
+    fields = as_stored(encode(event))
+
+    assert decode_flat(flat(dict(reversed(fields.items())))) == event
+    assert decode_flat(flat({b"first": b"foreign", **fields})) == event
+    assert decode_flat(flat({**fields, b"retry_count": b"3"})) == event.model_copy(update={"retry_count": 3})
+    assert decode_flat(flat({**fields, b"retry_count": b"3", b"last": b"x"})) == event.model_copy(update={"retry_count": 3})
+    assert decoded_flat({**fields, b"retry_count": b"many"}) is None
+    assert decoded_flat({}) is None
 
 
 def by_the_model(fields: dict[bytes, bytes]) -> StreamEvent:
@@ -73,6 +97,7 @@ def test_what_is_decoded_by_hand_is_what_the_model_accepts(field: str, value: by
         decoded = None
 
     assert decoded == expected
+    assert decoded_flat(fields) == expected
     assert decoded is None or (decoded.model_dump(), decoded.model_fields_set) == (
         decoded.model_copy().model_dump(),
         set(StreamEvent.model_fields),
