@@ -120,9 +120,9 @@ def lost(group: Annotated[str, typer.Argument(help="The group's name.")], as_jso
     if as_json:
         sys.stdout.write(orjson.dumps([asdict(loss) for loss in losses], option=orjson.OPT_INDENT_2).decode() + "\n")
         return
-    table = Table("shard", "stream", "entry id", "noticed")
+    table = Table("shard", "stream", "what", "noticed")
     for loss in losses:
-        table.add_row(str(loss.shard), loss.stream, loss.entry_id, f"{loss.noticed_at:%Y-%m-%d %H:%M:%S} UTC")
+        table.add_row(str(loss.shard), loss.stream, str(loss), f"{loss.noticed_at:%Y-%m-%d %H:%M:%S} UTC")
     table_console().print(table if losses else f"group {group} has lost nothing")
 
 

@@ -15,6 +15,7 @@ SILENT_MS = 3_600_000
 # Letters carry whole bodies, which the script reads: a few at a time, and not for long.
 LETTERS_AT_ONCE = 50
 ROUNDS = 20
+LOOKS = 100
 
 
 # Batches per shard, while nobody archives them: the last minutes of a busy group, some MB.
@@ -28,8 +29,12 @@ async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
 
 
 async def trim_stream(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) -> int:
-    """The same for one stream."""
-    return int(await pipeline.run("trim", keys=[keys.events(shard, name), keys.registry(shard), keys.ledger(shard)], args=[]))
+    """The same for one stream. What somebody else removed is looked for before, some MB of the stream at a time."""
+    for _ in range(LOOKS):
+        removed = int(await pipeline.run("trim", keys=[keys.events(shard, name), keys.registry(shard), keys.ledger(shard)], args=[]))
+        if removed >= 0:
+            return removed
+    return 0
 
 
 async def trim_dead(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int:

@@ -16,8 +16,9 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
     {n}:once:<group>:<kind>:<name>             hash or set  one of these: `counts`, `values` (event id and value) or `members`
     {n}:owed:<group>                           hash    what was taken off the log although the group had not settled it; all of it is
                                                        in the archive, from which it is to be given back
-    {n}:lost:<group>                           hash    which entries were trimmed beneath the group, `stream|entry id`, and when that was
-                                                       noticed; ten thousand at most, all are counted in the ledger
+    {n}:lost:<group>                           hash    what was trimmed beneath the group, and when that was noticed: entries in work,
+                                                       `stream|entry id`, and what it was never handed, `stream|incarnation:first-last`
+                                                       number; ten thousand at most, all are counted in the ledger
     {n}:audit                                  stream  who purged which group, and how much went; kept for ever
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order
     {0}:housekeeper                            string  the process that keeps the log's house at present
@@ -34,7 +35,7 @@ Fields of the ledger:
     scheduled:<tenant>:<source>                those of them that wait for their time
     lost_scheduled                             those that were gone when their time came
     dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
-    lost:<group>                               deliveries whose entry was trimmed beneath the group
+    lost:<group>                               entries that somebody trimmed beneath the group, in work or not yet delivered
     owed:<group>                               events that `{n}:owed:<group>` stands for
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)
@@ -56,6 +57,8 @@ Fields of the registry:
     group:<group>                              `durable`, or `ephemeral:<time to live, ms>`
     at:<group>:<stream>                        how far the group has settled, `incarnation|entry id`; `incarnation|(entry id` when it is
                                                everything before the first entry that is in work
+    gaps:<stream>                              JSON: how many entries were ever removed, which numbers of each incarnation are gone, and up
+                                               to which number each group had been handed the stream when it was looked at last
     alive:<group>                              server time in ms when a worker of the group last said that it lives
 """
 

@@ -32,7 +32,7 @@ class GroupState:
     """Open ones, which wait for a decision."""
     dead_letters_ever: int = 0
     lost: int = 0
-    """Deliveries whose entry was trimmed beneath the group."""
+    """Entries that somebody trimmed beneath the group, in work or not yet delivered."""
     owed: int = 0
     """Events that were taken off the log before the group had settled them, to make room; they are in the archive."""
     parked: int = 0

@@ -104,16 +104,21 @@ async def test_a_purge_says_what_it_drops_and_who_did_it(stream: EventStream, lo
 
 def test_entries_that_were_trimmed_beneath_a_group_are_named(log: LogSettings, home: Path, groups: Run) -> None:
     client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
-    client.hset(keys.lost(1, "g"), mapping={"events:default|10-0": 1_700_000_000_000, "events:default|9-0": 1_700_000_000_000})
+    names = ("events:default|10-0", "events:default|9-0", "events:default|a1b2:101-140")
+    client.hset(keys.lost(1, "g"), mapping=dict.fromkeys(names, 1_700_000_000_000))
     client.close()
 
     named = json.loads(groups("lost", "g", "--json").stdout)
 
-    assert [(one["shard"], one["stream"], one["entry_id"]) for one in named] == [
-        (1, "events:default", "9-0"),
-        (1, "events:default", "10-0"),
+    assert {(one["shard"], one["stream"]) for one in named} == {(1, "events:default")}
+    assert [(one["entry_id"], one["incarnation"], one["first_number"], one["last_number"]) for one in named] == [
+        (None, "a1b2", 101, 140),
+        ("9-0", None, None, None),
+        ("10-0", None, None, None),
     ]
-    assert "2023-11-14 22:13:20 UTC" in groups("lost", "g").stdout
+    shown = groups("lost", "g").stdout
+    assert "2023-11-14 22:13:20 UTC" in shown
+    assert "numbers 101 to 140 of incarnation a1b2, never delivered" in " ".join(shown.split())
     assert groups("lost", "other").stdout == "group other has lost nothing\n"
 
 
