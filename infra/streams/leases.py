@@ -15,7 +15,7 @@ from infra.streams.keys import Keys
 from infra.streams.lease_calls import LeaseCall, lost_by, lost_by_blocking
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import id_order
-from infra.streams.reading import GroupReader, Lease
+from infra.streams.reading import GroupReader, Lease, is_answer
 from infra.streams.scripts import Argument
 from infra.streams.settle import Decision, settle_calls
 from schemas.errors import StreamUnavailable
@@ -68,8 +68,8 @@ async def claim_idle(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, lea
     for stream in (stream for stream in reader.streams if reader.shard_of(stream) not in silent):
         try:
             claimed = await _claim(pipeline, keys=keys, reader=reader, stream=stream, least_idle_ms=lease_ms)
-        except StreamUnavailable:
-            if pipeline.one_keyspace:
+        except StreamUnavailable as error:
+            if pipeline.one_keyspace or is_answer(error):
                 raise
             silent.add(reader.shard_of(stream))
             reader.doubt(reader.shard_of(stream))

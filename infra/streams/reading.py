@@ -20,6 +20,7 @@ SHORT_BLOCK_MS = 20
 Entry = tuple[bytes, Sequence[bytes]]
 """An entry's id and its fields as the server sends them."""
 RETRY = "retry"
+ANSWERS = ("NOGROUP", "WRONGTYPE")
 BODY_AT = 2 * EVENT_FIELDS.index("payload") + 1
 
 
@@ -185,7 +186,7 @@ class GroupReader:
         try:
             return await self._read_together(streams, count=count)
         except StreamUnavailable as error:
-            if "NOGROUP" in str(error):  # That is an answer: the group has to be declared again.
+            if is_answer(error):
                 raise
             self.doubt(shard)
             return []
@@ -204,6 +205,11 @@ class GroupReader:
     def _leases_of(self, stream: str, entries: Sequence[Entry]) -> list[Lease]:
         shard = self._shard_of_stream[stream]
         return [_lease((shard, stream, entry_id.decode(), 1, flat)) for entry_id, flat in entries]
+
+
+def is_answer(error: StreamUnavailable) -> bool:
+    """The node lives, and says what is wrong: the group has to be declared again, or a person has to look at a key."""
+    return any(word in str(error) for word in ANSWERS)
 
 
 def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
