@@ -22,12 +22,12 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
-from infra.streams.reading import GroupReader, Lease
+from infra.streams.reading import Lease
 from infra.streams.settle import RetryLater, Settlement
 from infra.telemetry import Telemetry
 from processors.batch_attempts import BatchAttempts
 from processors.gates import Gates
-from processors.holding import Holding
+from processors.holding import HeldReader, Holding
 from processors.intake import Intake
 from processors.lease_thread import LeaseThread, Leave
 from processors.leases import RENEWALS_PER_LEASE, Hand
@@ -75,7 +75,7 @@ class Worker:
         # A blocking read holds its connection, so everything else has one of its own.
         self._reads = open_pipeline(log, home=home, wait_ms=settings.block_ms)
         self._acts = open_pipeline(log, home=home)
-        self._reader = GroupReader(self._reads, keys=self._keys, group=group, consumer=consumer)
+        self._reader = HeldReader(self._reads, keys=self._keys, group=group, consumer=consumer)
         self.hand = Hand(HELD_BATCHES * settings.batch_size)
         self._holding = self._hold_shards(clock) if registry.keeps_order else None
         dead_letters = dead_letters or DeadLetterSettings()

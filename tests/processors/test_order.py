@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.settings import LogSettings
+from infra.streams.keys import Keys
 from infra.streams.reading import Lease
 from infra.streams.stream import EventStream
 from processors import Delivery, Reject, StreamEvent, processor
@@ -17,6 +19,7 @@ from processors.holding import fair_share
 from processors.order import Lanes
 from processors.registry import ATTRIBUTE, Registry
 from tests.events import an_event
+from tests.infra.streams.raw import open_raw
 from tests.processors.conftest import Starter
 from tests.processors.waiting import letters, take_and_die, unsettled, until
 
@@ -209,3 +212,30 @@ def test_an_event_without_a_key_waits_for_nobody() -> None:
     lanes = Lanes(Registry([getattr(keep, ATTRIBUTE)]))
 
     assert [lanes.admit(a_lease(number, key="")) for number in range(2)] == [True, True]
+
+
+async def test_a_shard_is_not_given_up_while_a_read_of_it_is_under_way(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path
+) -> None:
+    """Whatever such a read hands out would stay pending with a worker that may not run it, and later ones would overtake it."""
+    runs = Runs()
+
+    @processor("*", key=True)
+    async def keep(event: StreamEvent, delivery: Delivery) -> None:
+        await runs.run(event)
+
+    client, lease = open_raw(log, home=home), Keys(log.prefix, log.shards).lease
+
+    def waiting_readers() -> int:
+        return sum(one["cmd"] == "xreadgroup" and "b" in one["flags"] for one in client.client_list())
+
+    async with working(keep, consumer="c1", block_ms=3000):
+        await until(lambda: {client.get(lease(shard, "g")) for shard in (0, 1)} == {b"c1"} and waiting_readers() == 1)
+        async with working(keep, consumer="c2", block_ms=3000):
+            await until(lambda: {client.get(lease(shard, "g")) for shard in (0, 1)} == {b"c1", b"c2"} and waiting_readers() == 2)
+            for number, key in itertools.product(range(10), "abcd"):
+                await stream.append(numbered(key, number))
+            await until(lambda: runs.count == 40)
+    client.close()
+
+    assert all(numbers == list(range(10)) for numbers in runs.by_key.values())
