@@ -23,7 +23,7 @@ test:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/pytest -n 2
+	.venv/bin/pytest -n 3
 
 faults: setup
 	.venv/bin/python -m tests.faults $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))

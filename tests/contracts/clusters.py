@@ -82,7 +82,8 @@ class EmbeddedCluster(EmbeddedServer):
     def _join(self) -> None:
         for number, (node, (first, last)) in enumerate(zip(self.nodes, SLOTS, strict=True), start=1):
             node.ask("CLUSTER ADDSLOTSRANGE", first, last)
-            node.ask("CLUSTER SET-CONFIG-EPOCH", number)
+            if node.ask("CLUSTER INFO")["cluster_my_epoch"] == "0":  # it may have given itself one meanwhile
+                node.ask("CLUSTER SET-CONFIG-EPOCH", number)
         for node in self.nodes[1:]:
             self.nodes[0].ask("CLUSTER MEET", "127.0.0.1", node.port, node.bus_port)
 
