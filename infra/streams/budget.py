@@ -2,7 +2,8 @@
 
 COUNT is per stream, so a budget has to be divided before it is known where entries wait. Classes that filled their share
 the last time are hungry and share what the others leave, by weight: urgent gets most, and nobody gets nothing. When there
-is hardly room for anything, hungry classes take turns, as often as their weights say.
+is not even room for one entry of each stream, classes take turns, as often as their weights say: the hungry ones every other
+time, and in between all of them, since a class is known to be hungry only after it was asked.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ def allot(room: int, *, hungry: Collection[str], streams_per_class: int, turn: i
     A class that is not asked has no key.
     """
     every = len(WEIGHTS) * streams_per_class
-    if room < 2 * every:
-        name = _whose_turn(hungry or WEIGHTS, turn=turn)
+    if room < every:
+        name = _whose_turn(hungry if hungry and turn % 2 else WEIGHTS, turn=turn // 2)
         return {name: max(1, room // streams_per_class)}
-    rest = room - every
     total = sum(WEIGHTS[name] for name in hungry)
     if not total:
         return dict.fromkeys(WEIGHTS, room // every)
+    rest = room - every
     return {name: 1 + (rest * WEIGHTS[name] // total // streams_per_class if name in hungry else 0) for name in WEIGHTS}
 
 

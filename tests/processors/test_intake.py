@@ -74,6 +74,24 @@ async def test_an_urgent_event_does_not_wait_until_a_full_hand_is_empty(stream: 
     assert overtaken_by <= 15
 
 
+async def test_an_event_does_not_wait_until_the_streams_of_a_lower_class_are_empty(stream: EventStream, working: Starter) -> None:
+    ran: list[str] = []
+
+    @processor("*")
+    async def slow(event: StreamEvent, delivery: Delivery) -> None:
+        ran.append(event.priority.value)
+        await asyncio.sleep(0.01)
+
+    await asyncio.gather(*[stream.append(an_event(priority=Priority.LOW)) for _ in range(600)])
+    async with working(slow, batch_size=2, concurrency=2):
+        await until(lambda: len(ran) >= 300)
+        await stream.append(an_event())
+        await until(lambda: len(ran) == 601)
+
+    # With so little room the classes take turns, so that some go first.
+    assert ran.index("default") < 500
+
+
 async def test_a_small_hand_does_not_wait_for_its_slowest(stream: EventStream, working: Starter) -> None:
     done: list[str] = []
     release = asyncio.Event()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,14 @@ def test_hungry_classes_share_by_weight() -> None:
 
 
 def test_with_little_room_every_hungry_class_has_its_turns() -> None:
-    asked = Counter(next(iter(allot(4, hungry=set(WEIGHTS), streams_per_class=4, turn=turn))) for turn in range(len(TURNS)))
+    asked = Counter(next(iter(allot(4, hungry=set(WEIGHTS), streams_per_class=4, turn=turn))) for turn in range(2 * len(TURNS)))
 
-    assert asked == Counter(WEIGHTS)
+    assert asked == Counter({name: 2 * weight for name, weight in WEIGHTS.items()})
+
+
+@pytest.mark.parametrize("room", [1, 4, 19, 20, 39, 256])
+def test_a_class_is_asked_however_hungry_another_one_is(room: int) -> None:
+    asks = [allot(room, hungry={"low"}, streams_per_class=4, turn=turn) for turn in range(2 * len(TURNS))]
+
+    assert {name for counts in asks for name in counts} == set(WEIGHTS)
+    assert sum("low" in counts for counts in asks) >= len(TURNS)
