@@ -49,12 +49,17 @@ class Once:
                 f"delivery.once: {name!r} is no name: write a-z, 0-9, _ and -, at most 63 of them; other text goes into fields"
             )
         # Text that is no Unicode fails here, in the attempt, and not when its neighbours are settled with it.
-        self._bytes += len(field.encode()) + len(str(value).encode())
-        self._writes[kind, name, field] = value
-        if len(self._writes) > MOST_WRITES or self._bytes > MOST_BYTES:
-            raise ValueError(f"delivery.once: an attempt may write {MOST_WRITES} times and {MOST_BYTES} bytes; put large things elsewhere")
+        place, before = (kind, name, field), self._writes.get((kind, name, field))
+        grown = self._bytes + _size(field, value) - (0 if before is None else _size(field, before))
+        if len(self._writes) + (before is None) > MOST_WRITES or grown > MOST_BYTES:
+            raise ValueError(f"delivery.once: an attempt may write {MOST_WRITES} things and {MOST_BYTES} bytes; put large ones elsewhere")
+        self._writes[place], self._bytes = value, grown
 
     def end(self) -> tuple[OnceWrite, ...]:
         """What was written; from now on nothing can be, since it would be lost in silence."""
         self._is_over = True
         return tuple(OnceWrite(kind, name, field, str(value)) for (kind, name, field), value in self._writes.items())
+
+
+def _size(field: str, value: int | str) -> int:
+    return len(field.encode()) + len(str(value).encode())

@@ -20,6 +20,27 @@ def server() -> Iterator[LogSettings]:
         yield log
 
 
+def test_what_was_written_to_the_same_place_before_takes_no_room() -> None:
+    once = Once()
+    for number in range(1100):
+        once.set("head", "x" * 1000)
+        once.count("lines", by=number)
+
+    once.set("head", "y" * (MOST_BYTES - 100))
+
+    assert {write.name for write in once.end()} == {"head", "lines"}
+
+
+def test_a_write_that_is_refused_is_not_made() -> None:
+    once = Once()
+    once.set("head", "small")
+
+    with pytest.raises(ValueError, match="may write"):
+        once.set("head", "x" * (MOST_BYTES + 1))
+
+    assert once.end() == (OnceWrite("values", "head", "", "small"),)
+
+
 def test_writes_to_one_place_become_one() -> None:
     once = Once()
     once.count("pushes")
@@ -46,7 +67,7 @@ def test_writes_to_one_place_become_one() -> None:
         (lambda once: once.count("pushes", by=True), "whole numbers"),
         (lambda once: once.count("pushes", by=LARGEST_COUNT + 1), "counts go up to"),
         (lambda once: once.set("head", "\ud800"), "surrogates not allowed"),
-        (lambda once: once.set("head", "x" * (MOST_BYTES + 1)), "bytes; put large things elsewhere"),
+        (lambda once: once.set("head", "x" * (MOST_BYTES + 1)), "bytes; put large ones elsewhere"),
         (lambda once: [once.add("all", str(number)) for number in range(MOST_WRITES + 1)], "may write"),
     ],
 )
