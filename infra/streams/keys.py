@@ -57,6 +57,7 @@ Fields of the registry:
     group:<group>                              `durable`, or `ephemeral:<time to live, ms>`
     at:<group>:<stream>                        how far the group has settled, `incarnation|entry id`; `incarnation|(entry id` when it is
                                                everything before the first entry that is in work
+    made:<group>:<stream>                      JSON: where the group stood when it was made, until somebody looks at the stream
     gaps:<stream>                              JSON: how many entries were ever removed, which numbers of each incarnation are gone, and up
                                                to which number each group had been handed the stream when it was looked at last
     alive:<group>                              server time in ms when a worker of the group last said that it lives

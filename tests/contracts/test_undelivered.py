@@ -17,9 +17,11 @@ from infra.streams.pipelining import Pipeline
 from infra.streams.positions import Position, StreamName
 from infra.streams.purging import Purging
 from infra.streams.ranges import ArchiveLog
+from infra.streams.reading import Lease
 from infra.streams.settle import Ack
 from infra.streams.spill import spill
 from infra.streams.stream import EventStream
+from schemas.outcome import Ran
 from tests.events import an_event
 from tests.infra.streams.deliveries import append_ten, read_all, reader_of, settle_as
 from tests.infra.streams.raw import lives_of
@@ -140,13 +142,29 @@ async def test_each_group_loses_what_it_was_not_handed(stream: EventStream, pipe
 
 
 async def test_what_is_in_work_when_it_is_trimmed_is_counted_by_whoever_has_it_and_not_twice(
-    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
 ) -> None:
     await a_group_after_ten(stream, pipeline, keys)
     await pipeline.call("XREADGROUP", "GROUP", "g", "c1", "COUNT", 4, "STREAMS", keys.events(0, "default"), ">")  # since the last look
     client.xtrim(keys.events(0, "default"), maxlen=3, approximate=False)
 
     assert [await counted(pipeline, keys) for _ in range(2)] == [3, 3]
+    assert ranges(log, home) == [(15, 17)]
+
+
+@pytest.mark.parametrize("slip", ["trim", "delete"])
+async def test_what_was_settled_since_the_last_look_is_not_lost_when_it_is_removed(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path, slip: str
+) -> None:
+    await a_group_after_ten(stream, pipeline, keys)
+    reader, name = await reader_of(pipeline, keys), keys.events(0, "default")
+    reply = await pipeline.call("XREADGROUP", "GROUP", "g", "c1", "COUNT", 4, "STREAMS", name, ">")
+    taken = [Lease(0, name, entry_id.decode(), 1, []) for _, entries in reply for entry_id, _ in entries]
+    await settle_as(reader, pipeline, keys, *((lease, Ack(Ran("an id", "p", 1, 0, 1.0))) for lease in taken))
+    client.delete(name) if slip == "delete" else client.xtrim(name, maxlen=0, approximate=False)
+
+    assert [await counted(pipeline, keys) for _ in range(2)] == [6, 6]
+    assert ranges(log, home) == [(15, 20)]
 
 
 async def test_two_housekeepers_at_once_count_a_loss_once(stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any) -> None:
@@ -219,6 +237,18 @@ async def test_a_new_group_has_not_lost_what_was_gone_before_it_was_made(
     await groups.declare(pipeline, keys=keys, group="new")
 
     assert [await counted(pipeline, keys, group="new"), await counted(pipeline, keys)] == [0, 7]
+
+
+async def test_a_new_group_loses_what_goes_before_anybody_has_seen_it(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
+) -> None:
+    await append_ten(stream)
+    client.xtrim(keys.events(0, "default"), maxlen=8, approximate=False)
+    await groups.declare(pipeline, keys=keys, group="new")
+    client.xtrim(keys.events(0, "default"), maxlen=3, approximate=False)
+
+    assert await counted(pipeline, keys, group="new") == 5
+    assert ranges(log, home, group="new") == [(3, 7)]
 
 
 async def test_a_group_that_comes_back_where_it_was_has_lost_nothing(

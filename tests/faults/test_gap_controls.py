@@ -30,7 +30,7 @@ def log(log: LogSettings) -> LogSettings:
 async def test_without_counting_what_was_never_delivered_is_lost_in_silence(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
 ) -> None:
-    break_script(monkeypatch, "trim", ("count_undelivered(group, stood, seen.lives, fresh)", ""))
+    break_script(monkeypatch, "trim", ("count_undelivered(group, stood, stands[group], seen.lives, fresh)", ""))
 
     with pytest.raises(AssertionError, match=r"\[0, 0\] == \[7, 7\]"):
         await undelivered.test_what_was_trimmed_before_a_group_was_handed_it_is_counted_exactly_and_once(
@@ -52,12 +52,14 @@ async def test_without_knowing_what_is_gone_already_it_is_counted_again(
 
 @pytest.mark.control("D12")
 async def test_without_minding_who_has_it_in_work_a_loss_is_counted_twice(
-    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
 ) -> None:
-    break_script(monkeypatch, "trim", ("lost - gone_in_work(group, stood.id)", "lost"))
+    break_script(monkeypatch, "trim", ("without_first(missed, handed_and_gone(group, stood, stands, lives))", "missed"))
 
     with pytest.raises(AssertionError, match=r"\[7, 7\] == \[3, 3\]"):
-        await undelivered.test_what_is_in_work_when_it_is_trimmed_is_counted_by_whoever_has_it_and_not_twice(stream, pipeline, keys, client)
+        await undelivered.test_what_is_in_work_when_it_is_trimmed_is_counted_by_whoever_has_it_and_not_twice(
+            stream, pipeline, keys, client, log, home
+        )
 
 
 @pytest.mark.control("D12")

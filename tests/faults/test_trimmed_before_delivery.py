@@ -11,12 +11,14 @@ from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from tests.events import an_event
 from tests.faults.test_vanished_group import has_group, is_noted
-from tests.faults.worker_process import WorkerProcesses
+from tests.faults.worker_process import NOTING, WorkerProcesses
 from tests.infra.running.processes import run_module, until
 from tests.infra.streams.raw import open_raw
 
 REAL, BROKEN = "processors.child", "tests.faults.broken.worker_misses_no_gap"
 KEPT = 10
+# So slow that the stream is trimmed beneath it long before its end.
+SLOW = NOTING.replace("    note(", "    await asyncio.sleep(0.01)\n    note(").replace("import os", "import asyncio\nimport os")
 
 
 @pytest.fixture
@@ -53,6 +55,22 @@ def test_what_was_trimmed_before_a_worker_came_to_it_is_counted_and_shown(
         assert shown(log, home=workers.home) == (lost, [f"{many + 1} to {many + lost}"], 1)
     else:
         assert shown(log, home=workers.home)[:2] == (0, [])
+
+
+@pytest.mark.fault("D12")
+def test_what_is_trimmed_beneath_a_worker_that_runs_is_counted_to_the_unit(log: LogSettings, tmp_path: Path, times: int) -> None:
+    workers, many = WorkerProcesses(log, tmp_path, code=SLOW), 1000 * times
+    client, keys = open_raw(log, home=workers.home), Keys(log.prefix, 1)
+    sent = workers.append([an_event() for _ in range(many)])
+    with workers.worker(REAL, concurrency=2, batch_size=20):
+        until(lambda: len(workers.runs) > 100, what="some have run", within_s=60)
+        client.xtrim(keys.events(0, "default"), maxlen=KEPT, approximate=False)
+        until(lambda: is_noted(client, keys), what="what is left is settled, and that is noted", within_s=60)
+
+    client.close()
+    lost, named, code = shown(log, home=workers.home)
+    assert len({event_id for event_id, _ in workers.runs}) + lost == len(sent)
+    assert (lost > 0, len(named), code) == (True, 1, 1)
 
 
 def shown(log: LogSettings, *, home: Path) -> tuple[int, list[str], int]:

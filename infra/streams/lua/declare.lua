@@ -9,6 +9,8 @@
 -- returns how many streams the group was created on
 -- include id_above
 -- include standing
+-- include nearest
+-- include stands
 -- include entries_read
 
 local function has_group(stream)
@@ -40,6 +42,15 @@ local function registered(stream)
     return before and before[1]
 end
 
+-- What somebody removes before the group was seen on its streams for the first time is its loss too.
+local function note_made(stream, id)
+    local name, incarnation = string.match(stream, ':events:(%a+)$'), redis.call('HGET', KEYS[2], 'incarnation')
+    local stands = name and incarnation and ARGV[1] ~= 'archive' and standing_of(stream, KEYS[2], incarnation, id, 0)
+    if stands then
+        redis.call('HSET', KEYS[1], 'made:' .. ARGV[1] .. ':' .. name, cjson.encode(stands))
+    end
+end
+
 local missing, field = {}, 'group:' .. ARGV[1]
 for i = 3, #KEYS do
     if not has_group(KEYS[i]) then
@@ -58,5 +69,6 @@ for _, create in ipairs(missing) do
         create[#create + 1] = read
     end
     redis.call(unpack(create))
+    note_made(create[3], create[5] == '0' and '0-0' or create[5])
 end
 return #missing

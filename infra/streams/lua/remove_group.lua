@@ -90,7 +90,7 @@ if KEYS[15] then
     redis.call('DEL', KEYS[15])
 end
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' then
+    if string.sub(field, 1, #group + 4) == 'at:' .. group .. ':' or string.sub(field, 1, #group + 6) == 'made:' .. group .. ':' then
         redis.call('HDEL', KEYS[1], field)
     end
 end

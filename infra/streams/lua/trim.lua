@@ -3,25 +3,31 @@
 -- On the way it writes down how far each declared group has settled: should it vanish, `declare` puts it back there. And it counts
 -- what somebody else removed before a group was handed it; while that is looked for, nothing is trimmed either.
 --
--- KEYS  1 stream  2 registry  3 ledger; the names of what groups lost stand beside the ledger
+-- KEYS  1 stream  2 registry  3 ledger; outcomes and the names of what groups lost stand beside the ledger
 -- returns how many entries were removed, or -1 when there is more to look through: call again
 -- include standing
 -- include nearest
+-- include stands
 -- include lost
 -- include gaps
+-- include handed
 -- include undelivered
 
 if redis.call('EXISTS', KEYS[1]) == 0 and redis.call('HEXISTS', KEYS[2], gaps_field) == 0 then
     return 0
 end
-local declared = {}
+local declared, made = {}, {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
     declared[string.match(field, '^group:(.+)$') or ''] = true
+    made[string.match(field, '^made:(.+):' .. name .. '$') or ''] = true
 end
-declared[''] = nil
+declared[''], made[''] = nil, nil
 
 local incarnation = redis.call('HGET', KEYS[3], 'incarnation') or ''
 local seen, before = recalled()
+for group in pairs(made) do
+    note_made(seen, group)
+end
 if incarnation ~= '' and not look_for_gaps(seen, incarnation, declared) then
     remember(seen, before)
     return -1

@@ -10,5 +10,5 @@ from processors.child import app
 from tests.faults.breaking import break_script_for_good
 
 if __name__ == "__main__":
-    break_script_for_good("trim", ("count_undelivered(group, stood, seen.lives, fresh)", ""))
+    break_script_for_good("trim", ("count_undelivered(group, stood, stands[group], seen.lives, fresh)", ""))
     run(app)

@@ -1,8 +1,8 @@
 -- Counts what somebody else removed from a stream before a group was handed it (KEYS 1 stream, 2 registry, 3 ledger). The registry
 -- keeps, in `gaps:<stream>`, what was seen last: {removed = entries ever removed, lives, read = where each group stood as {of, number,
--- id}, walk = a look that has not come to the end}. Who removed more than we did, or what the stream began with, has it looked
+-- id, pending, outcomes}, walk = a look that has not come to the end}. Who removed more than we did, or what the stream began with, has it looked
 -- through; numbers that were there before and are not any more are lost for groups that had not come to them.
--- Removes before it adds. Needs `standing`, `nearest`, `gaps` and `lost`.
+-- Removes before it adds. Needs `standing`, `nearest`, `stands`, `gaps`, `lost` and `handed`.
 
 local name = string.match(KEYS[1], '%a+$')
 local gaps_field = 'gaps:' .. name
@@ -32,49 +32,37 @@ local function removed_ever()
     return value(info, 'entries-added') - value(info, 'length')
 end
 
-local function given(incarnation, before)
-    return math.max(before, tonumber(redis.call('HGET', KEYS[3], 'sequence:' .. name .. ':' .. incarnation) or '0'))
-end
-
--- What the group was handed since it was seen last, and is gone: counted one by one, by whoever has it in work.
-local function gone_in_work(group, after)
-    local found, from = 0, '(' .. after
-    repeat
-        local pending = redis.pcall('XPENDING', KEYS[1], group, from, '+', 1000)
-        pending = pending.err and {} or pending
-        for _, entry in ipairs(pending) do
-            from = '(' .. entry[1]
-            found = found + (redis.call('XRANGE', KEYS[1], entry[1], entry[1])[1] and 0 or 1)
+-- The ranges without their first numbers: a group is handed a stream in its order.
+local function without_first(ranges, many)
+    local left = {}
+    for _, range in ipairs(ranges) do
+        local skipped = math.min(many, range[2] - range[1] + 1)
+        many = many - skipped
+        if range[1] + skipped <= range[2] then
+            left[#left + 1] = {range[1] + skipped, range[2], of = range.of}
         end
-    until #pending < 1000
-    local names = redis.pcall('HKEYS', names_of_lost(KEYS[3], group))
-    for _, what in ipairs(names.err and {} or names) do
-        local id = string.match(what, '^events:' .. name .. '|(%d+%-%d+)$')
-        found = found + (id and below(place(after), place(id)) and 1 or 0)
     end
-    return found
+    return left
 end
 
-local function count_undelivered(group, stood, lives, fresh)
-    local since, lost, names = index_of(lives, stood.of), 0, {}
+local function count_undelivered(group, stood, stands, lives, fresh)
+    local since, missed = index_of(lives, stood.of), {}
     for i = since or #lives + 1, #lives do
         for _, range in ipairs(without(fresh[i], all_up_to(i == since and stood.number or 0))) do
-            lost = lost + range[2] - range[1] + 1
-            names[#names + 1] = string.format('events:%s|%s:%.0f-%.0f', name, lives[i].of, range[1], range[2])
+            range.of = lives[i].of
+            missed[#missed + 1] = range
         end
     end
-    lost = lost > 0 and lost - gone_in_work(group, stood.id) or 0
-    if lost > 0 then
-        redis.call('HDEL', KEYS[2], gaps_field)  -- written anew below
-        redis.call('HINCRBY', KEYS[3], 'lost:' .. group, string.format('%.0f', lost))
-        for _, what in ipairs(names) do
-            name_lost(KEYS[3], group, what)
-        end
+    missed = #missed > 0 and without_first(missed, handed_and_gone(group, stood, stands, lives)) or {}
+    for _, range in ipairs(missed) do
+        redis.call('HDEL', KEYS[2], gaps_field)  -- written anew when all is done
+        redis.call('HINCRBY', KEYS[3], 'lost:' .. group, string.format('%.0f', range[2] - range[1] + 1))
+        name_lost(KEYS[3], group, string.format('events:%s|%s:%.0f-%.0f', name, range.of, range[1], range[2]))
     end
 end
 
 -- The walk is at its end: what is gone that was not before?
-local function compare(seen, declared)
+local function compare(seen, incarnation, declared)
     local fresh, walked = {}, seen.walk.lives
     local at = #seen.lives
     for i = #walked, 1, -1 do
@@ -85,15 +73,19 @@ local function compare(seen, declared)
     end
     for i, life in ipairs(seen.lives) do
         local found = walked[index_of(walked, life.of) or 0] or {gone = {}, top = 0}
-        life.given = given(life.of, math.max(life.given, found.top))
+        life.given = math.max(life.given, found.top, given(KEYS[3], name, life.of))
         if life.given > found.top then
             found.gone[#found.gone + 1] = {found.top + 1, life.given}
         end
         fresh[i], life.gone = without(found.gone, life.gone), found.gone
     end
+    local stands = {}
+    for _, group in ipairs(redis.call('EXISTS', KEYS[1]) == 1 and groups_on(KEYS[1]) or {}) do
+        stands[group.name] = standing_of(KEYS[1], KEYS[3], incarnation, group.delivered_to, group.pending)
+    end
     for group, stood in pairs(seen.read) do
         if declared[group] then
-            count_undelivered(group, stood, seen.lives, fresh)
+            count_undelivered(group, stood, stands[group], seen.lives, fresh)
         end
     end
 end
@@ -104,7 +96,7 @@ local function look_for_gaps(seen, incarnation, declared)
         seen.lives[#seen.lives + 1] = {of = incarnation, given = 0, gone = {}}
     end
     for _, life in ipairs(seen.lives) do
-        life.given = given(life.of, life.given)
+        life.given = math.max(life.given, given(KEYS[3], name, life.of))
     end
     local removed = removed_ever()
     if not seen.walk and removed == seen.removed and begins_as_known(nearest(KEYS[1], 'XRANGE', '-', '+'), seen.lives) then
@@ -114,24 +106,34 @@ local function look_for_gaps(seen, incarnation, declared)
     if not walk_on(KEYS[1], seen.walk) then
         return false
     end
-    compare(seen, declared)
+    compare(seen, incarnation, declared)
     seen.removed, seen.walk = seen.walk.removed, nil
     return true
 end
 
--- Where a group stands: before the next entry that there is. What is gone in between is known by now.
 local function note_read(seen, group, incarnation)
     local stood = seen.read[group.name]
-    if stood and stood.id == group.delivered_to then
+    if stood and stood.id == group.delivered_to and stood.pending == group.pending then
         return
     end
-    local following = nearest(KEYS[1], 'XRANGE', '(' .. group.delivered_to, '+')
-    if #following == 3 then
-        seen.read[group.name] = {of = following[2], number = tonumber(following[3]) - 1, id = group.delivered_to}
-        seen.removed = index_of(seen.lives, following[2]) and seen.removed or -1  -- never heard of: look through it next time
-    elseif #following == 0 then
-        seen.read[group.name] = {of = incarnation, number = given(incarnation, 0), id = group.delivered_to}
+    local stands = standing_of(KEYS[1], KEYS[3], incarnation, group.delivered_to, group.pending)
+    seen.read[group.name] = stands or stood
+    if stands and not index_of(seen.lives, stands.of) then
+        seen.removed = -1  -- a life that was never heard of: look through it next time
     end
+end
+
+-- Where a group stood when it was made, if it was not seen since: `declare` has noted it.
+local function note_made(seen, group)
+    local field = 'made:' .. group .. ':' .. name
+    local is_json, stood = pcall(cjson.decode, redis.call('HGET', KEYS[2], field) or '')
+    if is_json and type(stood) == 'table' and not seen.read[group] then
+        seen.read[group] = stood
+        if not index_of(seen.lives, stood.of) then
+            seen.lives[#seen.lives + 1] = {of = stood.of, given = 0, gone = {}}
+        end
+    end
+    redis.call('HDEL', KEYS[2], field)
 end
 
 -- Forgets groups that are no more, and lives that are gone and that every group has behind it.
