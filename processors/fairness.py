@@ -56,8 +56,13 @@ class FairQueue:
         self._idle.append(waiter)
         try:
             await waiter
-        finally:
+        except asyncio.CancelledError:
+            # It may have been woken for something already, which is another's now.
             self._is_waking = False
+            if self.count:
+                self._wake_one()
+            raise
+        self._is_waking = False
 
     def _wake_one(self) -> None:
         if self._is_waking:

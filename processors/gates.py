@@ -52,6 +52,11 @@ class Gate:
         self._waiting.append(lease)
         self._look()
 
+    def put_alone(self, lease: Lease) -> None:
+        """It runs next, and in no company."""
+        self._again.append([lease])
+        self._look()
+
     @property
     def wait_s(self) -> float:
         """0 while there is room to wait here; else about how long it takes until those are run who do."""
@@ -126,8 +131,7 @@ class Gates:
 
     def take(self, lease: Lease) -> bool:
         """Whether it has a gate, and so is taken care of."""
-        spec = self._registry.match(lease.fields.get(b"event_type", b"").decode(errors="replace"))
-        gate = self._gates.get(spec.name) if spec is not None else None
+        gate = self._gate_of(lease)
         if gate is None:
             return False
         if self._put_back is not None and (wait_s := gate.wait_s) > 0:
@@ -135,6 +139,17 @@ class Gates:
         else:
             gate.put(lease)
         return True
+
+    def take_alone(self, lease: Lease) -> bool:
+        """The same for one that may have ended a process, and must have no company."""
+        if (gate := self._gate_of(lease)) is None:
+            return False
+        gate.put_alone(lease)
+        return True
+
+    def _gate_of(self, lease: Lease) -> Gate | None:
+        spec = self._registry.match(lease.fields.get(b"event_type", b"").decode(errors="replace"))
+        return self._gates.get(spec.name) if spec is not None else None
 
     def close(self) -> None:
         for gate in self._gates.values():

@@ -264,7 +264,8 @@ class Worker:
 
     async def _run_alone(self, lease: Lease) -> None:
         """Until it is settled, so that an entry that kills its process has no company among those taken over."""
-        self._settler.put(lease, settlement=await self._attempts.decide(lease))
+        if self._gates is None or not self._gates.take_alone(lease):
+            self._settler.put(lease, settlement=await self._attempts.decide(lease))
         await self.hand.wait_until_dropped(lease)
 
     async def _turn(self) -> None:

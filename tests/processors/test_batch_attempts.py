@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.settings import LogSettings
+from infra.streams.stream import EventStream
 from processors import Delivery, Middleware, Next, Reject, Retry, SomeFailed, StreamEvent, Work, processor
 from processors.testing import Lake, log_server, processing
-from tests.processors.waiting import until
+from tests.events import an_event
+from tests.processors.conftest import Starter
+from tests.processors.waiting import take_and_die, unsettled, until
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +221,29 @@ async def test_a_crowd_at_a_processor_makes_room_for_the_others(server: LogSetti
             await lake.advance(60_000)
 
         assert {(run.attempt, run.error) for run in lake.runs} == {(1, None)}
+
+
+@pytest.mark.parametrize("batch", [None, 5])
+async def test_what_is_taken_over_has_no_place_beside_those_of_its_gate(
+    stream: EventStream, working: Starter, log: LogSettings, home: Path, batch: int | None
+) -> None:
+    running, at_once, left = 0, 0, [an_event() for _ in range(3)]
+    company: dict[str, int] = {}
+
+    @processor("*", concurrency=1, batch=batch)
+    async def act(events: Any, deliveries: Any) -> None:
+        nonlocal running, at_once
+        running += 1
+        at_once = max(at_once, running)
+        company.update({event.id: len(events) for event in events} if isinstance(events, list) else {events.id: 1})
+        await asyncio.sleep(0.02)
+        running -= 1
+
+    await take_and_die(stream, log, home, events=left, consumer="c1")
+    for _ in range(20):
+        await stream.append(an_event())
+    async with working(act):
+        await until(lambda: len(company) == 23 and unsettled(log, home) == 0)
+
+    assert at_once == 1
+    assert {company[event.id] for event in left} == {1}

@@ -64,3 +64,15 @@ async def test_a_waiting_member_of_the_pool_gets_what_comes() -> None:
     queue.put(lease, kind="retry")
 
     assert await asyncio.wait_for(waiting, 5) is lease
+
+
+async def test_who_is_cancelled_when_it_was_woken_leaves_its_turn_to_another() -> None:
+    queue = FairQueue()
+    cancelled, waiting = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    lease = a_lease(1)
+
+    queue.put(lease, kind="default")
+    cancelled.cancel()
+
+    assert await asyncio.wait_for(waiting, 5) is lease
