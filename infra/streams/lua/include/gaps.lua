@@ -2,17 +2,23 @@
 -- A set of numbers is a list of ranges {first, last} in their order. A *life* is one incarnation of the stream: {of = incarnation,
 -- given = the last number given, gone = those without an entry}; lives are listed in their order. Needs `nearest`.
 
+-- In one pass through both: there may be as many gaps as somebody has deleted entries, and the server does nothing else meanwhile.
 local function without(ranges, others)
-    local left = {}
+    local left, at = {}, 1
     for _, range in ipairs(ranges) do
         local first = range[1]
-        for _, other in ipairs(others) do
-            if other[2] >= first and other[1] <= range[2] then
-                if other[1] > first then
-                    left[#left + 1] = {first, other[1] - 1}
-                end
-                first = other[2] + 1
+        while others[at] and others[at][2] < first do
+            at = at + 1
+        end
+        while others[at] and others[at][1] <= range[2] do
+            if others[at][1] > first then
+                left[#left + 1] = {first, others[at][1] - 1}
             end
+            first = others[at][2] + 1
+            if first > range[2] then
+                break  -- it may reach into the next range
+            end
+            at = at + 1
         end
         if first <= range[2] then
             left[#left + 1] = {first, range[2]}

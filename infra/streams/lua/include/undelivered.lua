@@ -6,6 +6,8 @@
 
 local name = string.match(KEYS[1], '%a+$')
 local gaps_field = 'gaps:' .. name
+-- Of one disaster; the count is of all.
+local most_named = 1000
 
 local function recalled()
     local is_json, seen = pcall(cjson.decode, redis.call('HGET', KEYS[2], gaps_field) or '')
@@ -54,10 +56,18 @@ local function count_undelivered(group, stood, stands, lives, fresh)
         end
     end
     missed = #missed > 0 and without_first(missed, handed_and_gone(group, stood, stands, lives)) or {}
-    for _, range in ipairs(missed) do
-        redis.call('HDEL', KEYS[2], gaps_field)  -- written anew when all is done
-        redis.call('HINCRBY', KEYS[3], 'lost:' .. group, string.format('%.0f', range[2] - range[1] + 1))
-        name_lost(KEYS[3], group, string.format('events:%s|%s:%.0f-%.0f', name, range.of, range[1], range[2]))
+    local lost = 0
+    if #missed > 0 then
+        redis.call('HDEL', KEYS[2], gaps_field)  -- removed before anything is added, and written anew when all is done
+    end
+    for i, range in ipairs(missed) do
+        lost = lost + range[2] - range[1] + 1
+        if i <= most_named then
+            name_lost(KEYS[3], group, string.format('events:%s|%s:%.0f-%.0f', name, range.of, range[1], range[2]))
+        end
+    end
+    if lost > 0 then
+        redis.call('HINCRBY', KEYS[3], 'lost:' .. group, string.format('%.0f', lost))
     end
 end
 
