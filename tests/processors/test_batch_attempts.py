@@ -223,7 +223,7 @@ async def test_a_crowd_at_a_processor_makes_room_for_the_others(server: LogSetti
         assert {(run.attempt, run.error) for run in lake.runs} == {(1, None)}
 
 
-@pytest.mark.parametrize("batch", [None, 5])
+@pytest.mark.parametrize("batch", [None, 2])
 async def test_what_is_taken_over_has_no_place_beside_those_of_its_gate(
     stream: EventStream, working: Starter, log: LogSettings, home: Path, batch: int | None
 ) -> None:
@@ -236,14 +236,14 @@ async def test_what_is_taken_over_has_no_place_beside_those_of_its_gate(
         running += 1
         at_once = max(at_once, running)
         company.update({event.id: len(events) for event in events} if isinstance(events, list) else {events.id: 1})
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)  # The gate is busy for longer than it takes until the first one is taken over.
         running -= 1
 
     await take_and_die(stream, log, home, events=left, consumer="c1")
-    for _ in range(20):
+    for _ in range(40):
         await stream.append(an_event())
     async with working(act):
-        await until(lambda: len(company) == 23 and unsettled(log, home) == 0)
+        await until(lambda: len(company) == 43 and unsettled(log, home) == 0)
 
     assert at_once == 1
     assert {company[event.id] for event in left} == {1}
