@@ -58,6 +58,11 @@ class Gate:
         self._look()
 
     @property
+    def count(self) -> int:
+        """How many wait here."""
+        return len(self._waiting)
+
+    @property
     def wait_s(self) -> float:
         """0 while there is room to wait here; else about how long it takes until those are run who do."""
         if len(self._waiting) < self._crowd:
@@ -139,6 +144,11 @@ class Gates:
         else:
             gate.put(lease)
         return True
+
+    @property
+    def count(self) -> int:
+        """How many wait at all gates."""
+        return sum(gate.count for gate in self._gates.values())
 
     def take_alone(self, lease: Lease) -> bool:
         """The same for one that may have ended a process, and must have no company."""

@@ -22,7 +22,7 @@ from processors.holding import Holding
 from processors.leases import Hand
 from processors.letter_cap import LOOK_EVERY_MS, LetterCap
 from processors.order import Lanes
-from processors.pace import Pace
+from processors.pace import HELD_BYTES, Pace
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
 
@@ -67,6 +67,8 @@ class Intake:
         self._is_ending = False
         hand.on_drop = self._make_way if lanes is not None else None
         self.waiting = FairQueue()
+        self.waits_elsewhere: Callable[[], int] = lambda: 0
+        """How many more wait for a place to run, so that nothing else needs to be read."""
         self.is_reading = False
         """True after a read succeeded and until one fails: readiness means progress."""
         self.is_asking = False
@@ -113,8 +115,8 @@ class Intake:
 
     def _wants_more(self) -> bool:
         """There is room for a whole batch (few large reads cost less than many small), or for any and nothing left to run."""
-        batch = self._pace.batch(now=self._clock.monotonic())
-        return self.waiting.count <= batch and self._hand.ordinary_room >= (batch if self.waiting.count else 1)
+        batch, ahead = self._pace.batch(now=self._clock.monotonic()), self.waiting.count + self.waits_elsewhere()
+        return ahead <= batch and self._hand.body_bytes < HELD_BYTES and self._hand.ordinary_room >= (batch if ahead else 1)
 
     def _budget(self) -> int:
         return min(self._pace.batch(now=self._clock.monotonic()), self._hand.ordinary_room)

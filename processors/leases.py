@@ -45,6 +45,8 @@ class Hand:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
+        self.body_bytes = 0
+        """Of everything in hand."""
         self._running: dict[int, Running] = {}
         self._in_company: set[int] = set()
         self.on_drop: Callable[[Lease], None] | None = None
@@ -100,6 +102,7 @@ class Hand:
     def take(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
             self._held[lease.stream, lease.entry_id] = lease
+            self.body_bytes += lease.body_bytes
 
     def drop(self, leases: Iterable[Lease]) -> None:
         """Forgets settled or lost leases; a later delivery of the same entry stays."""
@@ -108,6 +111,7 @@ class Hand:
             place = lease.stream, lease.entry_id
             if held.get(place) is lease:
                 del held[place]
+                self.body_bytes -= lease.body_bytes
                 if on_drop is not None:
                     on_drop(lease)
         self.look_again()

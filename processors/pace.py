@@ -8,8 +8,9 @@ from __future__ import annotations
 
 HALF_LIFE_S = 0.5
 AHEAD_S = 0.2
-# Of bodies in one read. A worker holds up to six reads, and must stay small.
+# Of bodies: a worker must stay small. One read, and all in hand before the next.
 READ_BYTES = 8_000_000
+HELD_BYTES = 5 * READ_BYTES
 LN_2 = 0.6931
 
 

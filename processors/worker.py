@@ -116,6 +116,10 @@ class Worker:
         self._shares_hand = len(registry.specs) > 1
         put_back = self._put_back if self._shares_hand and self._holding is None else None
         self._gates = Gates.of(registry, run=self._run_together, put_back=put_back, settings=settings)
+        if self._gates is not None and not self._shares_hand:
+            # Whatever is read would only wait at the same gate, and no other worker could run it.
+            gates = self._gates
+            self._intake.waits_elsewhere = lambda: gates.count
         self._clock = clock
         self._turned_at = clock.monotonic()
 

@@ -17,7 +17,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.reading import GroupReader
 from infra.streams.stream import EventStream
-from processors import Delivery, StreamEvent, processor
+from processors import Delivery, StreamEvent, intake, processor
 from schemas.event import Priority
 from tests.events import an_event
 from tests.processors.conftest import Starter
@@ -224,3 +224,42 @@ async def test_a_worker_stops_while_the_log_hangs(own_server: EmbeddedServer, ow
     async with working(act, on_log=own_log, stopping_s=60):
         await hung.wait()
         os.kill(own_server.pid, signal.SIGSTOP)
+
+
+async def test_a_worker_of_a_narrow_gate_leaves_to_others_what_it_cannot_run(stream: EventStream, working: Starter) -> None:
+    released = asyncio.Event()
+
+    @processor("*", concurrency=1)
+    async def slow(event: StreamEvent, delivery: Delivery) -> None:
+        await released.wait()
+
+    await asyncio.gather(*[stream.append(an_event()) for _ in range(200)])
+    async with working(slow, batch_size=64, concurrency=4) as worker:
+        await until(lambda: len(worker.hand.leases) >= 4)
+        await asyncio.sleep(0.3)  # it may read as much as it will
+        held = len(worker.hand.leases)
+        released.set()
+
+    # A batch for each of its four places, and one ahead; not the six batches of sixty-four that there is room for.
+    assert held <= 16
+
+
+async def test_a_worker_holds_no_more_bodies_than_it_has_memory_for(
+    stream: EventStream, working: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "HELD_BYTES", 1_000_000)
+
+    released = asyncio.Event()
+
+    @processor("*", key=True)
+    async def slow(event: StreamEvent, delivery: Delivery) -> None:
+        await released.wait()
+
+    await asyncio.gather(*[stream.append(an_event(key="one", delivery_id=str(n), payload=bytes(100_000))) for n in range(60)])
+    async with working(slow, batch_size=8, concurrency=4) as worker:
+        await until(lambda: worker.hand.body_bytes >= 1_000_000)
+        await asyncio.sleep(0.3)  # it may read as much as it will
+        held = worker.hand.body_bytes
+        released.set()
+
+    assert held <= 1_000_000 + 8 * 100_000
