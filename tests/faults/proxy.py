@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 CHUNK_BYTES = 65536
+TURNS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Proxy:
     replied_bytes: int = 0
     """What has been let through from the server to clients, over all connections."""
     _connections: set[asyncio.Future[None]] = field(default_factory=set)
+    _joined: set[asyncio.Task[None]] = field(default_factory=set)
+    """Who waits for each connection, and goes last."""
     _flowing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def harm(self, *, limit_data: int | None = None, reset_peer: int | None = None, latency_ms: int = 0) -> None:
@@ -70,18 +73,28 @@ class Proxy:
         try:
             yield self
         finally:
+            # What was accepted a moment ago takes some turns of the loop to become one of ours, and asyncio forgets it if nobody listens.
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
             listening.close()
             for connection in self._connections:
                 connection.cancel()
-            await asyncio.gather(*self._connections, return_exceptions=True)
+            await asyncio.gather(*self._joined, return_exceptions=True)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # In a task of its own: asyncio complains when the one that it made for a connection is cancelled.
-        connection = asyncio.ensure_future(self._connect(reader, writer, toxics=self.toxics))
+        connection, joined = asyncio.ensure_future(self._connect(reader, writer, toxics=self.toxics)), asyncio.current_task()
+        assert joined is not None
         self._connections.add(connection)
+        self._joined.add(joined)
         with contextlib.suppress(asyncio.CancelledError):
             await connection
         self._connections.discard(connection)
+        # One that is cancelled before it has begun has closed nothing.
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        self._joined.discard(joined)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, toxics: Toxics) -> None:
         sides, halves = [writer], list[asyncio.Future[None]]()

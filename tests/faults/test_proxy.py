@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from infra.running.embedded import EmbeddedServer
 from tests.faults.proxy import Proxy
 
 REPLY = b"0123456789" * 1000
@@ -89,3 +92,18 @@ async def test_connections_end_when_the_proxy_leads_elsewhere() -> None:
         assert await reader.read() == b""
         writer.close()
         assert await read_all(proxy, at_most=len(REPLY)) == REPLY
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_connection_of_the_last_moment_ends_with_the_proxy(log_server: EmbeddedServer, turns: int) -> None:
+    """In a loop of its own, which is closed as soon as the proxy is; what is left open then fails the test as a warning."""
+
+    async def connect() -> None:
+        with socket.socket() as client:
+            async with Proxy(log_server.port).running() as proxy:
+                client.connect(("127.0.0.1", proxy.port))
+                for _ in range(turns):  # of the loop: the connection is accepted, then joined, then connected
+                    await asyncio.sleep(0)
+
+    asyncio.run(connect())
+    gc.collect()
