@@ -21,19 +21,24 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
-# Who starts a Spark: one process of a run has all of these, and the others have the rest.
-WITH_SPARK = ("tests/analytics/", "tests/end_to_end/", "tests/faults/test_archive_order.py", "tests/test_containers.py")
+# Who starts a Spark: at most two run at once, each in the hands of one process of the run, which begins with it.
 REFUSED_BEFORE_SPARK = "tests/end_to_end/test_settings_errors.py"
+INSTALLATIONS = ("tests/analytics/test_main.py", "tests/end_to_end/", "tests/test_containers.py")
+WITH_SPARK = ("tests/analytics/", "tests/faults/test_archive_order.py")
 
 
-class OneHasSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Hands out tests one by one, but those that start a Spark all to the same process.
+class TwoHaveSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands out tests one by one, but to one process all that share a Spark, and to another all that start installations with one.
 
     By path, because xdist's own groups (`--dist loadgroup`) are told by node ids that pytest no longer lets it rewrite.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(WITH_SPARK) and not nodeid.startswith(REFUSED_BEFORE_SPARK) else nodeid
+        if nodeid.startswith(REFUSED_BEFORE_SPARK):
+            return nodeid
+        if nodeid.startswith(INSTALLATIONS):
+            return "installations"
+        return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
 
 
 # An archive is compiled for months of work, which costs a test more than the work itself. Spark hands these to every JVM that it starts.
@@ -45,8 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
         set_environment({"SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM, "SPARK_LAUNCHER_OPTS": SHORT_LIVED_JVM})
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneHasSpark:
-    return OneHasSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoHaveSpark:
+    return TwoHaveSpark(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
