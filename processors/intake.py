@@ -26,8 +26,10 @@ from processors.pace import HELD_BYTES, Pace
 from processors.settings import GroupSettings
 from schemas.errors import StreamUnavailable
 
-# While the hand is too full for an ordinary read, urgent entries are looked for so often.
+# While the hand is too full for an ordinary read, urgent entries are looked for so often: much oftener where the worker is quick,
+# and its full hand will soon have been run; a slow one must not spend its time on looking.
 URGENT_EVERY_S = 0.02
+URGENT_WHEN_QUICK_S = 0.002
 
 
 class Intake:
@@ -89,7 +91,8 @@ class Intake:
             self.is_reading = False
             await wait_or_stop(stop, LOOK_EVERY_MS / 1000)
             return False
-        has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_EVERY_S)
+        is_quick = self._pace.is_quick(now=self._clock.monotonic())
+        has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_WHEN_QUICK_S if is_quick else URGENT_EVERY_S)
         if stop.is_set() or not (has_room or self._hand.room):
             return False
         self.is_asking = True

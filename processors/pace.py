@@ -39,6 +39,10 @@ class Pace:
         wanted = max(self._least, min(self._most, round(per_second * AHEAD_S)))
         return max(1, min(wanted, int(READ_BYTES / max(1.0, self._body_bytes))))
 
+    def is_quick(self, *, now: float) -> bool:
+        """Whether more is settled than one batch in a fifth of a second."""
+        return self._faded(now) * LN_2 / HALF_LIFE_S * AHEAD_S > self._most
+
     def _faded(self, now: float) -> float:
         part: float = 0.5 ** ((now - self._noted_at) / HALF_LIFE_S)
         return self._recent * part

@@ -26,7 +26,7 @@ WARM_UP_S = 1.0
 # Time to make the first events before the first one is due.
 PREPARE_S = 0.5
 # More than one worker process gets through, so that a backlog lasts.
-BACKLOG_PER_SECOND = 20_000
+BACKLOG_PER_SECOND = 32_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Proxy:
     _joined: set[asyncio.Task[None]] = field(default_factory=set)
     """Who waits for each connection, and goes last."""
     _flowing: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_ending: bool = False
 
     def harm(self, *, limit_data: int | None = None, reset_peer: int | None = None, latency_ms: int = 0) -> None:
         self.toxics = Toxics(limit_data, reset_peer, latency_ms)
@@ -77,11 +78,18 @@ class Proxy:
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             listening.close()
+            self._is_ending = True
+            # One more may have been accepted in this very turn, and is ended by `_join`: whoever is cut off dials again and again.
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
             for connection in self._connections:
                 connection.cancel()
             await asyncio.gather(*self._joined, return_exceptions=True)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_ending:
+            writer.close()
+            return
         # In a task of its own: asyncio complains when the one that it made for a connection is cancelled.
         connection, joined = asyncio.ensure_future(self._connect(reader, writer, toxics=self.toxics)), asyncio.current_task()
         assert joined is not None

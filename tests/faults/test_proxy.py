@@ -20,10 +20,12 @@ async def replying() -> AsyncIterator[Proxy]:
     """A proxy before a server that answers every connection with the same bytes and waits for its end."""
 
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(REPLY)
-        await writer.drain()
-        await reader.read()
-        writer.close()
+        try:
+            writer.write(REPLY)
+            await writer.drain()
+            await reader.read()
+        finally:
+            writer.close()
 
     async with await asyncio.start_server(reply, "127.0.0.1", 0) as server, Proxy(server.sockets[0].getsockname()[1]).running() as proxy:
         yield proxy

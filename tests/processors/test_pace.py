@@ -22,6 +22,8 @@ def test_a_quick_worker_takes_whole_batches() -> None:
     now = steady(pace, per_second=20_000)
 
     assert pace.batch(now=now) == 256
+    assert pace.is_quick(now=now)
+    assert not pace.is_quick(now=now + 10)
 
 
 def test_a_slow_worker_leaves_to_others_what_it_would_hold_for_long() -> None:
@@ -30,6 +32,7 @@ def test_a_slow_worker_leaves_to_others_what_it_would_hold_for_long() -> None:
     now = steady(pace, per_second=200)
 
     assert 30 <= pace.batch(now=now) <= 50
+    assert not pace.is_quick(now=now)
     assert pace.batch(now=now + 10) == 8
 
 
