@@ -90,11 +90,6 @@ class Span:
     def traceparent(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
 
-    @property
-    def is_recorded(self) -> bool:
-        """Somebody will see it: it is worth saying more about it."""
-        return self._recorded is not None
-
     def set(self, **attributes: object) -> None:
         """Adds what became known on the way."""
         if self._recorded is not None:

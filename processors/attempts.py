@@ -74,6 +74,7 @@ class Attempts:
             delivery = Delivery(plan, lease, event.id, number, self._now_ms())
             return self._begin(event, delivery, self._hand.begin(lease, plan, number, self._monotonic(), hold_count))
         except Exception as error:
+            self._hand.end(lease)  # or it would be taken for one that overstays
             return self._unfit(lease, error)
 
     def _begin(self, event: StreamEvent, delivery: Delivery, running: Running) -> Settlement | Coroutine[Any, Any, Settlement]:
