@@ -20,6 +20,7 @@ from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App, Lifespan
 from ingest.limits import InFlight
+from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
@@ -65,6 +66,7 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
         clock=clock,
         ids=EventIds(clock),
         in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
+        rates=Rates(clock.monotonic),
     )
     for tenant, name in sources.by_route:
         telemetry.produced.add(0, {"tenant": tenant, "source": name})

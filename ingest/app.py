@@ -29,6 +29,7 @@ from schemas.errors import (
     MalformedRequest,
     MethodNotAllowed,
     Overloaded,
+    OverRate,
     Refused,
     StaleTimestamp,
     TooSlow,
@@ -51,6 +52,7 @@ STATUSES: Mapping[type[HooklakeError], int] = MappingProxyType(
         TooSlow: 408,
         BodyTooLarge: 413,
         UnsupportedEncoding: 415,
+        OverRate: 429,
         HeadersTooLarge: 431,
         Unavailable: 503,
     }
@@ -135,7 +137,7 @@ def refused(error: HooklakeError) -> Answer:
     status = status_of(error)
     body = orjson.dumps({"error": {"code": error.code, "message": message_of(error)}})
     headers = _json_headers(body)
-    if status == STATUSES[Unavailable]:
+    if isinstance(error, OverRate) or status == STATUSES[Unavailable]:
         headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", b"POST"))

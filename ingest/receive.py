@@ -18,12 +18,13 @@ from ingest.body import read_body, refuse_framing
 from ingest.describe import Description, describe
 from ingest.headers import Headers, refuse_large_head
 from ingest.limits import Held, InFlight
+from ingest.rates import Rates
 from ingest.settings import IngestSettings
 from ingest.signatures import verify
 from ingest.sources import Source, Sources
 from ingest.watch import LogWatch
 from schemas.errors import HooklakeError
-from schemas.event import AuthContext, StreamEvent
+from schemas.event import AuthContext, Priority, StreamEvent
 from schemas.receipt import Receipt
 
 
@@ -50,6 +51,7 @@ class Receiver:
     clock: Clock
     ids: EventIds
     in_flight: InFlight
+    rates: Rates
 
     async def receive(self, post: Post) -> Receipt:
         """Raises Refused for the sender's mistakes and Unavailable for ours."""
@@ -57,6 +59,8 @@ class Receiver:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
             source = self.sources.find(post.tenant, source=post.source)
+            if source.rate is not None:
+                self.rates.refuse_above_hard(source.tenant, settings=source.rate)
             # A sender's own traceparent is not believed: it would let a stranger write into our traces.
             with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
                 try:
@@ -95,6 +99,12 @@ class Receiver:
             remote_address=remote_address,
         )
 
+    def _priority(self, source: Source) -> Priority:
+        """Charges the tenant's rate, where it has one: what is above it waits behind everybody else's events. Raises OverRate."""
+        if source.rate is not None and self.rates.is_excess(source.tenant, settings=source.rate):
+            return Priority.OVERFLOW
+        return source.priority
+
     def _event(self, source: Source, *, described: Description, body: bytes, proof: AuthContext, traceparent: str) -> StreamEvent:
         return StreamEvent(
             id=self.ids.mint(),
@@ -104,7 +114,7 @@ class Receiver:
             repository=described.repository,
             delivery_id=described.delivery_id,
             key=described.key,
-            priority=source.priority,
+            priority=self._priority(source),
             timestamp=proof.verified_at,
             payload=body,
             body_sha256=hashlib.sha256(body).hexdigest(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from infra.settings import Strict
 from schemas.event import Priority
@@ -64,7 +64,25 @@ class SourceSettings(Strict):
     body: Literal["any", "json"] | None = Field(None, description="`generic`: `json` refuses every other body; `any` unless set.")
 
 
+class RateSettings(Strict):
+    """How fast a tenant may send to one receiver process."""
+
+    per_second: float = Field(
+        gt=0, description="Requests per second, over all its sources; what is more goes to the stream `overflow`, which workers read last."
+    )
+    burst: int = Field(100, ge=1, description="How many may come at once before that counts.")
+    hard_per_second: float | None = Field(None, gt=0, description="Above it the answer is 429; without it nothing is refused for its rate.")
+
+    @model_validator(mode="after")
+    def _rates_are_in_order(self) -> RateSettings:
+        if self.hard_per_second is not None and self.hard_per_second < self.per_second:
+            said = f"hard_per_second={self.hard_per_second:g} is below per_second={self.per_second:g}"
+            raise ValueError(f"{said}, so what is within the rate would be refused")
+        return self
+
+
 class TenantSettings(Strict):
     """One entry of section `tenants`."""
 
+    rate: RateSettings | None = Field(None, description="How fast it may send, to each receiver process; unbounded unless set.")
     sources: dict[str, SourceSettings] = Field(default_factory=dict, description="The tenant's senders, by name.")

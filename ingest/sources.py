@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
 from ingest.schemes import GENERIC, SCHEMES, Scheme
-from ingest.settings import IngestSettings, SourceSettings, TenantSettings
+from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
 from ingest.signatures import Secret
 from schemas.errors import ConfigError, UnknownSource
 from schemas.event import Priority
@@ -28,6 +28,8 @@ class Source:
     secrets: tuple[Secret, ...]
     max_body_bytes: int
     priority: Priority
+    rate: RateSettings | None = None
+    """Of its tenant; shared by all sources of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Sources:
         for tenant, described in settings.named_sections("tenants", TenantSettings).items():
             for name, source in described.sources.items():
                 check_name(name, at=f"tenants.{tenant}.sources")
-                table[tenant, name] = _build(source, tenant=tenant, name=name, ingest=ingest, settings=settings)
+                built = _build(source, tenant=tenant, name=name, ingest=ingest, settings=settings)
+                table[tenant, name] = replace(built, rate=described.rate)
         return cls(table)
 
     def find(self, tenant: str, *, source: str) -> Source:

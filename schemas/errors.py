@@ -11,6 +11,7 @@ HooklakeError
 │   ├── TooSlow             408
 │   ├── BodyTooLarge        413
 │   ├── UnsupportedEncoding 415
+│   ├── OverRate            429, with Retry-After
 │   └── HeadersTooLarge     431
 ├── Unavailable             time; 503 + Retry-After, or a retry; exit code 3
 │   ├── StreamUnavailable   the log does not answer, or refuses to write
@@ -106,6 +107,16 @@ class HeadersTooLarge(Refused):
     """There are more, or longer, headers than the receiver reads."""
 
     code = "headers_too_large"
+
+
+class OverRate(Refused):
+    """The tenant sends faster than it may; the same request will do later."""
+
+    code = "over_rate"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(HooklakeError):

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from ingest.schemes import SCHEMES, Scheme
-from ingest.settings import IngestSettings, SourceSettings, TenantSettings
+from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 
 PAGE = ROOT / "ingest" / "README.md"
 SECTIONS: dict[str, type[BaseModel]] = {
     "ingest": IngestSettings,
     "tenants.<tenant>": TenantSettings,
+    "tenants.<tenant>.rate": RateSettings,
     "tenants.<tenant>.sources.<source>": SourceSettings,
 }
 

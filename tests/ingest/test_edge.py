@@ -18,6 +18,7 @@ from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
 from ingest.limits import InFlight
+from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
@@ -45,6 +46,7 @@ async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiv
         clock=clock,
         ids=EventIds(clock),
         in_flight=InFlight(1, limit_bytes=1000),
+        rates=Rates(clock.monotonic),
     )
 
 
