@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 from analytics import plan
 from analytics.plan import Range
 from infra.settings import LogSettings
-from infra.streams.entries import Entry, Fields
+from infra.streams.entries import OPTIONAL_FIELDS, Entry, Fields, read_flags
 from infra.streams.positions import id_order
 from infra.streams.ranges import ArchiveLog
 from schemas.errors import ArchiveError
-from schemas.event import VERSION, AuthContext
+from schemas.event import VERSION, AuthContext, Part
 
 NAME = "hooklake_log"
 # Raised in a reader and found again in the text of whatever Spark makes of it.
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
     [
         pa.field("stream", pa.string()),
         pa.field("entry_id", pa.string()),
-        *(pa.field(name, pa.string()) for name in TEXTS),
+        *(pa.field(name, pa.string()) for name in (*TEXTS, *OPTIONAL_FIELDS)),
         pa.field("version", pa.int32()),
         pa.field("timestamp", pa.int64()),
         pa.field("sequence", pa.int64()),
@@ -154,6 +154,7 @@ def decoded(entries: list[Entry], *, stream: str) -> pa.RecordBatch:
         "entry_id": pa.array([entry.id for entry in entries], pa.string()),
         # The cast checks that the bytes are UTF-8; Spark would replace what is not.
         **{name: pa.array([row[name.encode()] for row in rows], pa.binary()).cast(pa.string()) for name in TEXTS},
+        **{name: pa.array([row.get(name.encode()) for row in rows], pa.binary()).cast(pa.string()) for name in OPTIONAL_FIELDS},
         "version": pa.array([VERSION] * len(rows), pa.int32()),
         "timestamp": pa.array([int(row[b"timestamp"]) for row in rows], pa.int64()),
         "sequence": pa.array([int(row[b"sequence"]) for row in rows], pa.int64()),
@@ -176,6 +177,10 @@ def check(rows: list[Fields]) -> None:
         if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
             raise ValueError("headers are no object of texts")
         AuthContext.model_validate_json(row[b"auth_context"])
+        if b"part" in row:
+            Part.model_validate_json(row[b"part"])
+        if b"flags" in row:
+            read_flags(row[b"flags"])
 
 
 def undecoded(entry: Entry, *, stream: str, error: Exception) -> pa.RecordBatch:

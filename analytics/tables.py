@@ -45,6 +45,7 @@ AUTH_CONTEXT = (
     "STRUCT<scheme: STRING, key_id: STRING, signature_headers: MAP<STRING, STRING>, signed_url: STRING, "
     "verified_at: TIMESTAMP, remote_address: STRING>"
 )
+PART = "STRUCT<number: INT, of: INT, body_sha256: STRING, before: STRING, after: STRING>"
 
 EVENTS = Table(
     name="events",
@@ -60,12 +61,14 @@ EVENTS = Table(
         Column("priority", "STRING", "The stream it was appended to: urgent, default, low or overflow."),
         Column("received_at", "TIMESTAMP", "When the receiver had the whole request."),
         Column("received_date", "DATE", "The UTC date of received_at; the table is partitioned by it, so put it into every WHERE."),
-        Column("body", "BINARY", "The raw body, byte for byte as it was sent."),
+        Column("body", "BINARY", "The raw body, byte for byte as it was sent; of a part, its slice of it."),
         Column("body_sha256", "STRING", "The digest of body, as the receiver computed it."),
         Column("content_type", "STRING", "The request's Content-Type."),
         Column("headers", "MAP<STRING, STRING>", "The allow-listed request headers, names in lower case."),
         Column("auth_context", AUTH_CONTEXT, "How the receiver came to believe the sender."),
         Column("traceparent", "STRING", "The W3C trace context the event travels under."),
+        Column("part", PART, "Which slice of its request's body it is; NULL for an event that is the whole body."),
+        Column("flags", "ARRAY<STRING>", "What the receiver remarked about it, such as schema_mismatch; NULL for nothing."),
         Column("version", "INT", "The version of the event's wire form."),
         Column("conflict", "BOOLEAN", "True when the sender had used this delivery id before, for another body."),
         Column("payload", "VARIANT", "The body parsed as JSON; NULL when it is not JSON."),

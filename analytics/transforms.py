@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.lives import Life
-from analytics.tables import AUTH_CONTEXT, EVENTS
+from analytics.tables import AUTH_CONTEXT, EVENTS, PART
 from infra.streams.positions import StreamName
 
 
@@ -25,6 +25,8 @@ def to_events(raw: DataFrame, *, batch: int, archived_at: datetime) -> DataFrame
         "received_date": F.to_date(received_at),
         "headers": F.from_json("headers", "MAP<STRING, STRING>"),
         "auth_context": F.from_json("auth_context", AUTH_CONTEXT),
+        "part": F.from_json("part", PART),
+        "flags": F.from_json("flags", "ARRAY<STRING>"),
         "payload": payload,
         "parse_error": (
             F.when(F.col("body").isNull() | payload.isNotNull(), F.lit(None))

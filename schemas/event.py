@@ -18,6 +18,8 @@ is_name = re.compile(NAME_PATTERN + r"\Z").match
 
 ID_PATTERN = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 SHA256_PATTERN = r"^[0-9a-f]{64}$"
+GAP_PATTERN = r"^[ \t\r\n,\[\]]*$"
+FLAG_PATTERN = r"^[a-z_]{1,40}$"
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
@@ -47,8 +49,26 @@ class AuthContext(_Frozen):
     remote_address: str = ""
 
 
+class Part(_Frozen):
+    """Which slice of a request's body an event is, where the receiver has made one event of each element.
+
+    The signature is that of the whole body, which is `before` and `payload` of all parts in their order and `after` of the last.
+    """
+
+    number: int = Field(ge=1)
+    """The first is 1."""
+    of: int = Field(ge=1)
+    """How many parts the body has."""
+    body_sha256: str = Field(pattern=SHA256_PATTERN)
+    """The digest of the whole body."""
+    before: str = Field(pattern=GAP_PATTERN)
+    """What stood between the part before, or the start of the body, and this one."""
+    after: str = Field("", pattern=GAP_PATTERN)
+    """What stood between the last part and the end of the body; empty for all others."""
+
+
 class StreamEvent(_Frozen):
-    """One webhook, as it was sent.
+    """One webhook, as it was sent, or one element of it where its source splits bodies.
 
     `id` and `body_sha256` are its identity; an entry id on a stream is only a position. The names `version`, `id`,
     `tenant_id` and `source` are the same in all versions, so that any reader can at least say whose event it holds.
@@ -70,13 +90,17 @@ class StreamEvent(_Frozen):
     timestamp: AwareDatetime
     """When the receiver had the whole request; whole milliseconds."""
     payload: bytes
-    """The raw body, never re-serialised."""
+    """The raw body, never re-serialised; of a part, its slice of the body."""
     body_sha256: str = Field(pattern=SHA256_PATTERN)
     content_type: str = ""
     headers: dict[str, str] = Field(default_factory=dict)
     """The allow-listed request headers, lower-case names."""
     auth_context: AuthContext
     traceparent: str = ""
+    part: Part | None = None
+    """None unless the event is one of several that came in one body."""
+    flags: tuple[Annotated[str, Field(pattern=FLAG_PATTERN)], ...] = ()
+    """What the receiver has to remark about it, such as `schema_mismatch`; nearly always nothing."""
     retry_count: int = 0
     """How often this group has retried it; filled in on the copy that a group receives."""
 

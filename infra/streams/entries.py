@@ -1,6 +1,7 @@
 """Owns the wire form of an event: the fields of a stream entry. Pure; raises MalformedEntry and UnknownVersion.
 
-Always the same fields in the same order: a stream stores repeated field names once, so they cost nothing.
+Always the same fields in the same order: a stream stores repeated field names once, so they cost nothing. Few events have more
+of them (`OPTIONAL_FIELDS`), and releases that do not know these pass over them.
 `incarnation`, `sequence`, `recheck` and `conflict` are added by the log, `retry_count` by a retry.
 """
 
@@ -16,11 +17,13 @@ import orjson
 
 from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import (
+    FLAG_PATTERN,
     ID_PATTERN,
     NAME_PATTERN,
     SHA256_PATTERN,
     VERSION,
     AuthContext,
+    Part,
     Priority,
     StreamEvent,
     assembled,
@@ -28,10 +31,14 @@ from schemas.event import (
     to_epoch_ms,
 )
 
+Fields = dict[bytes, bytes]
+
 EVENT_FIELDS = (
     "version", "id", "tenant_id", "source", "event_type", "repository", "delivery_id", "key", "priority",
     "timestamp", "payload", "body_sha256", "content_type", "headers", "auth_context", "traceparent",
 )  # fmt: skip
+OPTIONAL_FIELDS = ("part", "flags")
+"""JSON, after the others; missing where there is nothing to say."""
 NAMES = [name.encode() for name in EVENT_FIELDS]
 READABLE_VERSIONS = frozenset({VERSION})
 """A release that writes a new version reads the one before it too: both are on the log while workers are replaced."""
@@ -43,11 +50,13 @@ _READABLE = frozenset(str(version).encode() for version in READABLE_VERSIONS)
 _END = 2 * len(NAMES)
 _TEXTS = {str}
 _auth_context = AuthContext.__pydantic_validator__.validate_json
+_part = Part.__pydantic_validator__.validate_json
+_is_flag = re.compile(FLAG_PATTERN).fullmatch
+_LOG_NAMES = [name.encode() for name in LOG_FIELDS]
+_NOTHING: Fields = {}
 NO_EVENT = (KeyError, ValueError, OverflowError, OSError)
 """What reading an entry raises that is none; the last two for a timestamp that no calendar has."""
 PRIORITIES = {priority.value.encode(): priority for priority in Priority}
-
-Fields = dict[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,12 @@ def encode(event: StreamEvent) -> list[str | bytes | int]:
         event.key, event.priority.value, to_epoch_ms(event.timestamp), event.payload, event.body_sha256,
         event.content_type, orjson.dumps(event.headers), orjson.dumps(auth), event.traceparent,
     )  # fmt: skip
-    return [part for pair in zip(EVENT_FIELDS, values, strict=True) for part in pair]
+    encoded = [part for pair in zip(EVENT_FIELDS, values, strict=True) for part in pair]
+    if event.part is not None:
+        encoded += ["part", event.part.model_dump_json()]
+    if event.flags:
+        encoded += ["flags", orjson.dumps(event.flags)]
+    return encoded
 
 
 def decode(fields: Fields) -> StreamEvent:
@@ -78,7 +92,7 @@ def decode(fields: Fields) -> StreamEvent:
     try:
         if int(fields[b"version"]) not in READABLE_VERSIONS:
             raise _unreadable(fields)
-        return _event([fields[name] for name in NAMES], retry_count=fields.get(b"retry_count", b"0"))
+        return _event([fields[name] for name in NAMES], more=fields)
     except NO_EVENT as error:
         raise MalformedEntry(f"the entry is no StreamEvent: {type(error).__name__}: {error}", fields=fields) from error
 
@@ -88,9 +102,7 @@ def decode_flat(flat: Sequence[bytes]) -> StreamEvent:
     if flat[:_END:2] != NAMES or flat[1] not in _READABLE:
         return decode(as_fields(flat))
     try:
-        others = flat[_END:]
-        retry_count = others[others.index(b"retry_count") + 1] if b"retry_count" in others else b"0"
-        return _event(flat[1:_END:2], retry_count=retry_count)
+        return _event(flat[1:_END:2], more=_NOTHING if flat[_END::2] == _LOG_NAMES else as_fields(flat[_END:]))
     except NO_EVENT:
         return decode(as_fields(flat))
 
@@ -101,8 +113,10 @@ def as_fields(flat: Sequence[bytes]) -> Fields:
     return dict(zip(parts, parts, strict=True))
 
 
-def _event(values: Sequence[bytes], *, retry_count: bytes) -> StreamEvent:
-    """Checks what the model would check, one value after the other: a worker does this for every delivery, and the model's own
+def _event(values: Sequence[bytes], *, more: Fields) -> StreamEvent:
+    """The event of its values in their order, and of what else its entry has.
+
+    Checks what the model would check, one value after the other: a worker does this for every delivery, and the model's own
     validator would be its largest cost. A test holds the two against each other."""
     (
         version, event_id, tenant_id, source, event_type, repository, delivery_id, key, priority,
@@ -126,7 +140,9 @@ def _event(values: Sequence[bytes], *, retry_count: bytes) -> StreamEvent:
             "headers": _headers(headers),
             "auth_context": _auth_context(auth_context),
             "traceparent": traceparent.decode(),
-            "retry_count": int(retry_count),
+            "part": _part(more[b"part"]) if b"part" in more else None,
+            "flags": read_flags(more[b"flags"]) if b"flags" in more else (),
+            "retry_count": int(more[b"retry_count"]) if b"retry_count" in more else 0,
         }
     )
 
@@ -141,6 +157,14 @@ def _unreadable(fields: Fields) -> MalformedEntry:
 
 def _refused(raw: bytes) -> NoReturn:
     raise ValueError(f"{raw[:100]!r} is no such value")
+
+
+def read_flags(raw: bytes) -> tuple[str, ...]:
+    """Raises ValueError for what is none."""
+    flags = orjson.loads(raw)
+    if type(flags) is not list or not all(type(flag) is str and _is_flag(flag) for flag in flags):
+        raise ValueError("its flags are no list of them")
+    return tuple(flags)
 
 
 # Few of them come again and again; senders choose types, so what is remembered is bounded.

@@ -82,8 +82,9 @@ class Keys:
     shards: int
 
     def shard_of(self, event: StreamEvent) -> int:
-        # Without an ordering key the delivery id spreads events, and a duplicate still meets its first.
-        spread = event.key or event.delivery_id or event.id
+        # Without an ordering key the delivery id spreads events, and a duplicate still meets its first. Parts are not spread: those
+        # of one body are appended together, and a sender may repeat one of them in the company of others.
+        spread = event.key or event.delivery_id or event.id if event.part is None else ""
         return zlib.crc32("\0".join((event.tenant_id, event.source, spread)).encode()) % self.shards
 
     def all_shards(self) -> range:

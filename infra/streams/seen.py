@@ -1,7 +1,7 @@
 """Owns duplicate suppression's names: which marker stands for a delivery, and in which buckets it is looked for. Pure.
 
 Markers live in hashes small enough to stay packed, one set of buckets per period. A bucket that is full gets four children,
-which `append.lua` finds by the marker's further bytes, so that every bucket stays packed however many events a period has.
+which `include/seen.lua` finds by the marker's further bytes, so that every bucket stays packed however many events a period has.
 A period is a quarter of the window; this period and the four before it
 are looked at, so that a delivery id is remembered for at least the window and at most five quarters of it. The period to
 come is looked at too: another receiver's clock may be ahead, or ours was set back.
@@ -30,6 +30,11 @@ def marker_of(event: StreamEvent) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=MARKER_BYTES).digest()
 
 
+def bucket_of(marker: bytes) -> int:
+    """The last number of the names of its buckets, in all periods."""
+    return int.from_bytes(marker[:4]) % BUCKETS
+
+
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
     """How long delivery ids are remembered."""
@@ -51,6 +56,6 @@ class SeenWindow:
     def keys(self, keys: Keys, *, shard: int, marker: bytes, now_ms: int) -> list[str]:
         """The buckets that may hold the marker, or have a child that does; the one to write first."""
         newest = now_ms // self.period_ms
-        bucket = int.from_bytes(marker[:4]) % BUCKETS
+        bucket = bucket_of(marker)
         periods = [newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))]
         return [keys.seen(shard, period=period, bucket=bucket) for period in periods]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,10 +22,12 @@ from infra.streams.connection import open_pipeline
 from infra.streams.entries import encode
 from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
 from infra.streams.pipelining import Pipeline
-from infra.streams.seen import SeenWindow, marker_of
+from infra.streams.seen import SeenWindow, bucket_of, marker_of
 from schemas.errors import ConfigError, LogFull, StreamUnavailable
 from schemas.event import StreamEvent, to_epoch_ms
 from schemas.receipt import Receipt
+
+MOST_PARTS = 1000
 
 
 class EventStream:
@@ -49,15 +52,26 @@ class EventStream:
         With a `deliver_at` that the server's clock has not reached, the event is stored and waits; no group sees it before then.
         """
         shard = self._keys.shard_of(event)
-        call = self._append_call(event, shard=shard, deliver_at=deliver_at)
+        reply = await self._run("append", call=self._append_call(event, shard=shard, deliver_at=deliver_at), shard=shard)
+        return _receipt(reply)
+
+    async def append_parts(self, events: Sequence[StreamEvent]) -> list[Receipt]:
+        """Puts the parts of one body on their stream, each unless it is there already, all of them or none; raises like `append`.
+
+        They have one tenant, source and priority, and are at most MOST_PARTS: a server does nothing else while it takes them.
+        """
+        shard = self._keys.shard_of(events[0])
+        return [_receipt(reply) for reply in await self._run("append_parts", call=self._parts_call(events, shard=shard), shard=shard)]
+
+    async def _run(self, name: str, *, call: _Call, shard: int) -> Any:
         for _ in range(3):
             incarnation, generation = await self._incarnations.of(shard)
             args = [incarnation, *call.args]
-            reply = await self._pipeline.run("append", keys=call.keys, args=args, generation=generation, is_confirmed=True)
+            reply = await self._pipeline.run(name, keys=call.keys, args=args, generation=generation, is_confirmed=True)
             if reply[0] == b"full":
                 raise LogFull("the log is above log.hard_cap, so it takes nothing more until there is room")
             if reply[0] != b"incarnation":
-                return _receipt(reply)
+                return reply
             # Somebody saw the server restart before we did: begin again, with the same event id.
             self._incarnations.forget(shard)
         raise StreamUnavailable(f"shard {shard} of the log changes its incarnation faster than events can be appended")
@@ -80,6 +94,22 @@ class EventStream:
                 *encode(event),
             ],
         )
+
+    def _parts_call(self, events: Sequence[StreamEvent], *, shard: int) -> _Call:
+        first, now_ms = events[0], self._clock.now_ms()
+        seen = self._window.keys(self._keys, shard=shard, marker=marker_of(first), now_ms=now_ms)
+        args: list[str | bytes | int] = [
+            EVENT_STREAMS.index(first.priority.value) + 1,
+            f"{first.tenant_id}:{first.source}",
+            self._window.ttl_s,
+            0,
+            self._keys.delayed(shard),
+        ]
+        for event in events:
+            marker, encoded = marker_of(event), encode(event)
+            digest, event_id = bytes.fromhex(event.body_sha256)[:8], uuid.UUID(event.id).bytes
+            args += [bucket_of(marker), marker, digest, event_id, len(encoded), *encoded]
+        return _Call(keys=[*self._keys.event_streams(shard), self._keys.ledger(shard), *seen], args=args)
 
     @property
     def generation(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from analytics.source import LATEST_MS, PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions, record_batches
 from infra.streams.entries import Entry, encode
+from schemas.event import Part
 from tests.events import an_event
 
 
@@ -37,6 +38,15 @@ def test_a_body_arrives_byte_for_byte(body: bytes) -> None:
     assert (row["body"], row["decode_error"]) == (body, None)
 
 
+def test_a_part_and_its_flags_are_rows_beside_those_that_have_none() -> None:
+    part = Part(number=2, of=3, body_sha256="a" * 64, before=",")
+
+    first, second = rows(an_entry(1), an_entry(2, part=part, flags=("schema_mismatch",)))
+
+    assert (first["part"], first["flags"], first["decode_error"]) == (None, None, None)
+    assert (Part.model_validate_json(second["part"]), second["flags"]) == (part, '["schema_mismatch"]')
+
+
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
@@ -49,6 +59,8 @@ def test_a_body_arrives_byte_for_byte(body: bytes) -> None:
         (broken(headers=b"[]"), "headers are no object of texts"),
         (broken(headers=b'{"a": 1}'), "headers are no object of texts"),
         (broken(auth_context=b"{}"), "scheme"),
+        (broken(part=b"{}"), "number"),
+        (broken(flags=b'{"a": 1}'), "flags are no list"),
         (Entry("1700000000000-2", {b"\xff": b"\xfe"}), "KeyError"),
     ],
 )

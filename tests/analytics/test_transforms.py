@@ -18,7 +18,7 @@ RAW: dict[str, Any] = {
     "headers": '{"x-github-event":"push"}', "traceparent": "", "incarnation": "a", "version": 1, "timestamp": 1772323199999, "sequence": 1,
     "auth_context": '{"scheme":"github","key_id":"k1","signature_headers":{"s":"v"},"signed_url":"","verified_at":'
     '"2026-02-28T23:59:59.999000Z","remote_address":"::1"}',
-    "conflict": False, "body": b"{}", "raw_entry": None, "decode_error": None,
+    "conflict": False, "body": b"{}", "raw_entry": None, "decode_error": None, "part": None, "flags": None,
 }  # fmt: skip
 
 
@@ -45,6 +45,18 @@ def test_a_raw_entry_becomes_a_row_with_the_columns_and_types_of_the_table(spark
     assert row.headers == {"x-github-event": "push"}
     assert (row.auth_context.scheme, row.auth_context.signature_headers) == ("github", {"s": "v"})
     assert row.auth_context.verified_at is not None
+    assert (row.part, row.flags) == (None, None)
+
+
+def test_a_part_has_its_place_in_the_body_and_an_event_its_flags(spark: SparkSession) -> None:
+    part = '{"number":2,"of":3,"body_sha256":"ab","before":", ","after":""}'
+
+    (row,) = events(spark, {"part": part, "flags": '["schema_mismatch"]'}).collect()
+
+    assert (row.part.asDict(), row.flags) == (
+        {"number": 2, "of": 3, "body_sha256": "ab", "before": ", ", "after": ""},
+        ["schema_mismatch"],
+    )
 
 
 DEEP = b"[" * 10_000 + b"]" * 10_000

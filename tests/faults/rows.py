@@ -13,6 +13,7 @@ import pytest
 
 ROWS = {
     "A3": "the log hangs and dies before it has confirmed an append",
+    "A4": "kill -9 of a receiver or of the log's server between the parts of one body",
     "A7": "the same delivery many times at once",
     "A8": "the same delivery id with another body",
     "B1": "kill -9 of the log's server under load",

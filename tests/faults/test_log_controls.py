@@ -23,7 +23,10 @@ from infra.streams.scripts import script
 from infra.streams.stream import EventStream
 from infra.streams.wire import Wire
 from schemas.errors import StreamUnavailable
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
 from tests.contracts import test_append as appending
+from tests.contracts import test_append_parts as appending_parts
 from tests.contracts import test_dead_letters as requeueing
 from tests.contracts import test_healing as healing
 from tests.contracts import test_leases as leasing
@@ -48,7 +51,7 @@ from tests.logs import own_stream as own_stream
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
 
-LOOKS_IN_SEEN = ("local first, is_known, stale = find(marker)", "local first, is_known, stale")
+LOOKS_IN_SEEN = ("local first, is_known, stale = find(buckets, from, marker, marker)", "local first, is_known, stale")
 
 
 @pytest.fixture
@@ -82,6 +85,29 @@ async def test_without_a_look_at_the_body_another_one_is_dropped(
 
     with pytest.raises(AssertionError, match="True, False"):
         await appending.test_the_same_delivery_id_with_another_body_is_stored_once_and_flagged(stream, client, keys)
+
+
+@pytest.mark.control("A4")
+async def test_parts_that_are_left_where_a_later_one_failed_are_half_a_body(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, client: Any, keys: Keys
+) -> None:
+    break_script(monkeypatch, "append_parts", ("redis.call('XDEL', KEYS[index], fresh[j].entry_id)", ""))
+
+    with pytest.raises(AssertionError, match="5 == 4"):
+        await appending_parts.test_parts_of_which_a_later_one_cannot_be_added_leave_nothing_behind(stream, client, keys)
+
+
+@pytest.mark.control("A4")
+async def test_parts_that_are_appended_one_by_one_are_half_a_body_after_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, own_server: EmbeddedServer, own_log: LogSettings, home: Path
+) -> None:
+    async def one_by_one(stream: EventStream, events: list[StreamEvent]) -> list[Receipt]:
+        return [await stream.append(event) for event in events]
+
+    monkeypatch.setattr(EventStream, "append_parts", one_by_one)
+
+    with pytest.raises(AssertionError, match="d1"):
+        await appending_parts.test_a_server_that_wrote_down_half_of_a_body_has_nothing_of_it_when_it_is_back(own_server, own_log, home)
 
 
 @pytest.mark.control("B4")

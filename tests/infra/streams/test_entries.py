@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from infra.streams.entries import EVENT_FIELDS, decode, decode_flat, encode
+from infra.streams.entries import EVENT_FIELDS, OPTIONAL_FIELDS, decode, decode_flat, encode
 from schemas.errors import MalformedEntry, UnknownVersion
-from schemas.event import AuthContext, Priority, StreamEvent, from_epoch_ms
+from schemas.event import AuthContext, Part, Priority, StreamEvent, from_epoch_ms
 from tests.events import an_event
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -38,6 +38,21 @@ def test_an_event_survives_the_wire(payload: bytes, texts: list[str], headers: d
     assert decode_flat(flat(as_stored(encode(event)))) == event
 
 
+@given(
+    number=st.integers(1, 1000),
+    before=st.text("[, \t\r\n", max_size=5),
+    after=st.text("] \t\r\n", max_size=5),
+    flags=st.lists(st.text("abz_", min_size=1, max_size=8), max_size=3),
+)
+def test_a_part_and_its_flags_survive_the_wire(number: int, before: str, after: str, flags: list[str]) -> None:
+    part = Part(number=number, of=1000, body_sha256="a" * 64, before=before, after=after)
+    event = an_event(part=part, flags=tuple(flags))
+    logged = {b"incarnation": b"a", b"sequence": b"1", b"recheck": b"0", b"conflict": b"0"}
+
+    assert decode(as_stored(encode(event))) == event
+    assert decode_flat(flat(as_stored(encode(event)) | logged)) == event
+
+
 def flat(fields: dict[bytes, bytes]) -> list[bytes]:
     return [part for pair in fields.items() for part in pair]
 
@@ -58,6 +73,7 @@ def test_an_entry_is_read_wherever_its_fields_stand() -> None:
     assert decode_flat(flat({**fields, b"retry_count": b"3"})) == event.model_copy(update={"retry_count": 3})
     assert decode_flat(flat({**fields, b"retry_count": b"3", b"last": b"x"})) == event.model_copy(update={"retry_count": 3})
     assert decoded_flat({**fields, b"retry_count": b"many"}) is None
+    assert decode_flat(flat({**fields, b"last": b"retry_count"})) == event
     assert decoded_flat({}) is None
 
 
@@ -66,6 +82,10 @@ def by_the_model(fields: dict[bytes, bytes]) -> StreamEvent:
     texts = {name.decode(): value for name, value in fields.items()}
     read = {"headers": orjson.loads(fields[b"headers"]), "timestamp": from_epoch_ms(int(fields[b"timestamp"]))}
     auth = AuthContext.model_validate_json(fields[b"auth_context"])
+    if b"part" in fields:  # an event without one has no such field
+        read["part"] = Part.model_validate_json(fields[b"part"])
+    if b"flags" in fields:
+        read["flags"] = orjson.loads(fields[b"flags"])
     return StreamEvent(**{**texts, **read, "auth_context": auth, "retry_count": int(fields.get(b"retry_count", b"0"))})
 
 
@@ -77,7 +97,13 @@ ODD = st.one_of(
 )
 
 
-@given(field=st.sampled_from(EVENT_FIELDS), value=ODD)
+@given(field=st.sampled_from((*EVENT_FIELDS, *OPTIONAL_FIELDS)), value=ODD)
+@example("flags", b'["schema_mismatch"]')
+@example("flags", b'["a\\n"]')
+@example("flags", b"[1]")
+@example("part", b'{"number": 1, "of": 1, "body_sha256": "%s", "before": "["}' % (b"a" * 64))
+@example("part", b'{"number": 0, "of": 1, "body_sha256": "%s", "before": "["}' % (b"a" * 64))
+@example("part", b'{"number": 1, "of": 1, "body_sha256": "%s", "before": "x"}' % (b"a" * 64))
 @example("headers", b'{"a": null}')
 @example("tenant_id", b"demo\n")
 @example("body_sha256", b"a" * 64 + b"\n")
