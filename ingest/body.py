@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from starlette.types import Receive
 
@@ -11,7 +12,7 @@ from ingest.limits import Held
 from schemas.errors import BodyTooLarge, MalformedRequest, TooSlow, UnsupportedEncoding
 
 
-def refuse_framing(headers: Headers, *, max_bytes: int) -> None:
+def refuse_framing(headers: Headers, *, max_bytes: int, encodings: Collection[str] = ()) -> None:
     """Refuses, before a byte of the body is read, what cannot be stored as it was sent."""
     length = headers.one("content-length")
     if length and "transfer-encoding" in headers.values:
@@ -19,8 +20,9 @@ def refuse_framing(headers: Headers, *, max_bytes: int) -> None:
     if "upgrade" in headers.values and "upgrade" in headers.values.get("connection", "").lower():
         # The HTTP parser stops at such a head and would hand us an empty body.
         raise MalformedRequest("this receiver speaks HTTP/1.1 and upgrades to nothing else; send without Upgrade")
-    if headers.one("content-encoding").lower() not in ("", "identity"):
-        raise UnsupportedEncoding("the body is compressed, and this receiver stores bodies as they were signed; send it plain")
+    encoding = headers.one("content-encoding").lower()
+    if encoding not in ("", "identity") and encoding not in encodings:
+        raise UnsupportedEncoding("the body is compressed in a way that this source is not set up for; send it plain")
     if length and not (length.isascii() and length.isdigit()):
         raise MalformedRequest("Content-Length is no number")
     if length and (len(length) > 12 or int(length) > max_bytes):

@@ -16,7 +16,7 @@ from ingest.schemes import Scheme
 from schemas.errors import MalformedRequest
 
 FORM = "application/x-www-form-urlencoded"
-ALWAYS_STORED = ("content-type", "user-agent")
+ALWAYS_STORED = ("content-type", "content-encoding", "user-agent")
 LONGEST_NAME = 512
 
 is_type = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}\Z").match

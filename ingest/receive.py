@@ -17,6 +17,7 @@ from infra.telemetry import Telemetry
 from ingest.body import read_body, refuse_framing
 from ingest.describe import Description, describe
 from ingest.headers import Headers, refuse_large_head
+from ingest.inflate import plain_body
 from ingest.limits import Held, InFlight
 from ingest.rates import Rates
 from ingest.settings import IngestSettings
@@ -70,13 +71,22 @@ class Receiver:
                     raise
 
     async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Receipt:
-        refuse_framing(headers, max_bytes=source.max_body_bytes)
+        refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
-        described = describe(source.scheme, headers=headers, body=body)
+        described = describe(source.scheme, headers=headers, body=self._plain(body, source=source, headers=headers, held=held))
         proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)
         event = self._event(source, described=described, body=body, proof=proof, traceparent=traceparent)
         return await self._append(event)
+
+    def _plain(self, body: bytes, *, source: Source, headers: Headers, held: Held) -> bytes:
+        """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
+        if not source.encodings:
+            return body
+        plain = plain_body(body, encoding=headers.one("content-encoding"), max_bytes=source.max_body_bytes)
+        if plain is not body:
+            held.grow(len(plain))
+        return plain
 
     async def _append(self, event: StreamEvent) -> Receipt:
         self.watch.refuse_unproven()

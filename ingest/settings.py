@@ -46,6 +46,9 @@ class SourceSettings(Strict):
         Priority.DEFAULT, description="The stream its events go to: `urgent`, `default` or `low`."
     )
     max_body_bytes: int | None = Field(None, ge=1, description="Its own cap on a body, instead of the scheme's or the receiver's.")
+    encodings: tuple[Literal["gzip"], ...] = Field(
+        (), description="Content encodings that it may use: `[gzip]`; a body in any other is refused with 415."
+    )
     repository: str | None = Field(None, pattern=POINTER, description="Where in a JSON body the subject stands: `repository.full_name`.")
     key: str | None = Field(
         None,

@@ -30,6 +30,7 @@ class Source:
     priority: Priority
     rate: RateSettings | None = None
     """Of its tenant; shared by all sources of it."""
+    encodings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         secrets=_secrets(given, scheme=scheme, settings=settings, at=at),
         max_body_bytes=given.max_body_bytes or scheme.max_body_bytes or ingest.max_body_bytes,
         priority=given.priority,
+        encodings=given.encodings,
     )
 
 

@@ -98,7 +98,7 @@ class BodyTooLarge(Refused):
 
 
 class UnsupportedEncoding(Refused):
-    """The body is compressed, and this receiver does not decompress."""
+    """The body is compressed in a way that its source is not set up for."""
 
     code = "unsupported_encoding"
 
