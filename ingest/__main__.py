@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 
 from infra.clock import Clock, EventIds
 from infra.running.cli import run
+from infra.running.descriptors import room_for_connections
 from infra.running.ops import OpsServer
 from infra.running.serving import ServingLimits, serve
 from infra.running.sockets import inherited, listen
@@ -74,9 +75,10 @@ def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listen
     ops = OpsServer.bound(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
     ops.start()
     try:
-        address = listener.getsockname()
-        telemetry.log.info("receiver listening", host=address[0], port=address[1], ops_port=ops.port, sources=len(sources.by_route))
-        serve(App(receiver, lifespan=_lifespan(stream, watch)), listener=listener, limits=_limits(ingest))
+        address, limits = listener.getsockname(), _limits(ingest)
+        places = {"host": address[0], "port": address[1], "ops_port": ops.port, "max_connections": limits.max_connections}
+        telemetry.log.info("receiver listening", **places, sources=len(sources.by_route))
+        serve(App(receiver, lifespan=_lifespan(stream, watch)), listener=listener, limits=limits)
         telemetry.log.info("receiver stopped")
     finally:
         ops.stop()
@@ -107,6 +109,7 @@ def _limits(ingest: IngestSettings) -> ServingLimits:
         # The exact cap is the application's; this one bounds what the parser keeps before there is a request.
         max_head_bytes=4 * ingest.max_header_bytes,
         idle_timeout_ms=ingest.idle_timeout_ms,
+        max_connections=room_for_connections(ingest.max_connections),
         grace_ms=ingest.grace_ms,
     )
 

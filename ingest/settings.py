@@ -28,6 +28,9 @@ class IngestSettings(Strict):
     idle_timeout_ms: int = Field(30_000, ge=1000, description="How long a connection may wait for its next request.")
     max_headers: int = Field(64, ge=8, description="The most headers a request may have before the answer is 431.")
     max_header_bytes: int = Field(16_384, ge=1024, description="The most bytes its headers may have before the answer is 431.")
+    max_connections: int = Field(
+        10_000, ge=1, description="The most connections at one time, and fewer where the process may not open so many files; above it: 503."
+    )
     max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time; above it the answer is 503.")
     max_in_flight_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."

@@ -20,10 +20,13 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from infra.running.sockets import BACKLOG
-from schemas.errors import HeadersTooLarge, MalformedRequest, Refused, TooSlow
+from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
 # How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
 LINGER_S = 2.0
+# So many connections above the limit are waited for, which takes a file each, and no longer than this.
+AWAITED_ABOVE_LIMIT = 12
+AWAITED_FOR_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,8 @@ class ServingLimits:
     head_timeout_ms: int = 5_000
     max_head_bytes: int = 65_536
     idle_timeout_ms: int = 30_000
+    max_connections: int = 10_000
+    """What connects above it is told 503, and leaves."""
     grace_ms: int = 10_000
     drain_ms: int = 500
     """How long an idle connection of a stopping server may still bring a request, which is answered with `Connection: close`.
@@ -89,17 +94,36 @@ class Connection(HttpToolsProtocol):
         self._reads_body = False
         self._is_draining = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._is_one_too_many = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # uvicorn waits for ever for the first byte.
         self._arm(self.config.limits.head_timeout_ms / 1000)
+        if (above := len(self.connections) - self.config.limits.max_connections) > 0:
+            self._leave(above)
+
+    def _leave(self, above: int) -> None:
+        """Waits for the first bytes before it says 503, as far as there is room: who is answered before he has asked may miss it."""
+        self._is_one_too_many = True
+        if above > AWAITED_ABOVE_LIMIT:
+            self._refuse_connection()
+        else:
+            self._arm(AWAITED_FOR_S)
+
+    def _refuse_connection(self) -> None:
+        if not self.transport.is_closing():
+            said = f"{self.config.limits.max_connections} connections are open here already; send it again"
+            self._refuse(Overloaded(said, retry_after_s=1), status=503)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_one_too_many:
+            self._refuse_connection()
+            return
         super().data_received(data)
         if self._reads_head and not self.transport.is_closing():
             self._head_goes_on(len(data))
@@ -165,10 +189,11 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, error: Refused, *, status: int) -> None:
+    def _refuse(self, error: Refused | Overloaded, *, status: int) -> None:
         """Answers what is no request for the application; the connection ends, since its framing is lost."""
         body = orjson.dumps({"error": {"code": error.code, "message": str(error)}})
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        again = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, Overloaded) else b""
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n" % (len(body), again)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
 

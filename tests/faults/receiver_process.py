@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -18,17 +19,43 @@ from tests.infra.running.processes import command_environment, until
 BODY = b'{"repository": {"full_name": "octo/hello"}}'
 
 
+@dataclass(frozen=True, slots=True)
+class ReceiverProcess:
+    """A receiver that runs, and where."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    ops_port: int
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def hook(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hooks/demo/github"
+
+
 @contextmanager
-def receiver(module: str, *, home: Path, log_url: str, **settings: str) -> Iterator[str]:
+def receiver_process(module: str, *, home: Path, log_url: str, settings: dict[str, str], files: int = 0) -> Iterator[ReceiverProcess]:
+    """Ready when it is handed out; with `files` it may open no more than so many."""
     environment = command_environment(home, **{"LOG__URL": log_url, "LOG__TIMEOUT_MS": "500", **settings})
-    process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
+    command = ["prlimit", f"--nofile={files}:{files}"] if files else []
+    process = subprocess.Popen([*command, sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
+    ports = (int(environment[f"HOOKLAKE_INGEST__{name}"]) for name in ("PORT", "OPS_PORT"))
+    running = ReceiverProcess(process, *ports)
     try:
-        port = int(environment["HOOKLAKE_INGEST__OPS_PORT"])
-        until(lambda: process.poll() is None and answers_ok(port), what="the receiver is ready")
-        yield f"http://127.0.0.1:{environment['HOOKLAKE_INGEST__PORT']}/hooks/demo/github"
+        until(lambda: running.is_alive and answers_ok(running.ops_port), what="the receiver is ready")
+        yield running
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def receiver(module: str, *, home: Path, log_url: str, **settings: str) -> Iterator[str]:
+    with receiver_process(module, home=home, log_url=log_url, settings=settings) as running:
+        yield running.hook
 
 
 def post(hook: str, *, home: Path, delivery: str) -> httpx.Response:

@@ -14,8 +14,10 @@ import pytest
 ROWS = {
     "A3": "the log hangs and dies before it has confirmed an append",
     "A4": "kill -9 of a receiver or of the log's server between the parts of one body",
+    "A6": "many connections whose requests never end",
     "A7": "the same delivery many times at once",
     "A8": "the same delivery id with another body",
+    "A11": "the receiver may open no more files",
     "B1": "kill -9 of the log's server under load",
     "B4": "the log's server hangs",
     "B6": "the connection is reset after an append was sent",

@@ -1,0 +1,124 @@
+"""Connections that never end, and more of them than there are files for: others are answered, and it heals by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer
+from infra.running.initialise import initialise
+from tests.faults.receiver_process import BODY, ReceiverProcess, receiver_process
+from tests.infra.running.processes import until
+
+REAL = "ingest"
+NO_DEADLINE = "tests.faults.broken.receiver_waits_for_ever"
+NO_COUNT = "tests.faults.broken.receiver_counts_no_files"
+TIMEOUTS = {"INGEST__HEAD_TIMEOUT_MS": "1000", "INGEST__BODY_TIMEOUT_MS": "1000"}
+FILES = 64
+UNFINISHED = (b"", b"POST /hooks/demo/github HTTP/1.1\r\nHost: x\r\n", b"POST /hooks/demo/github HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+REFUSED = 0
+"""No answer at all."""
+
+
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A6")),
+        pytest.param(NO_DEADLINE, False, id="control", marks=pytest.mark.control("A6")),
+    ],
+)
+def test_requests_that_never_end_lose_their_connections_and_hold_nobody_up(
+    log_server: EmbeddedServer, tmp_path: Path, times: int, module: str, is_faithful: bool
+) -> None:
+    initialise(tmp_path)
+    with (
+        receiver_process(module, home=tmp_path, log_url=log_server.url, settings=settings_of(tmp_path)) as running,
+        unfinished(running, count=200 * times) as connections,
+    ):
+        began = time.monotonic()
+        statuses = [send_signed(running, home=tmp_path) for _ in range(10)]
+        took_s = time.monotonic() - began
+        are_freed = ended_within(10 if is_faithful else 3, connections=connections)
+
+    assert (statuses, took_s < 10) == ([202] * 10, True)
+    assert are_freed is is_faithful
+
+
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A11")),
+        pytest.param(NO_COUNT, False, id="control", marks=pytest.mark.control("A11")),
+    ],
+)
+def test_a_receiver_that_may_open_no_more_files_says_503_and_heals(
+    log_server: EmbeddedServer, tmp_path: Path, times: int, module: str, is_faithful: bool
+) -> None:
+    initialise(tmp_path)
+    with receiver_process(module, home=tmp_path, log_url=log_server.url, files=FILES, settings=settings_of(tmp_path)) as running:
+        with unfinished(running, count=2 * FILES):
+            statuses = {send_signed(running, home=tmp_path) for _ in range(20 * times)}
+            # The senders hold on; it is the receiver that lets go of them.
+            until(lambda: send_signed(running, home=tmp_path) == 202, what="it takes events again")
+        assert running.is_alive
+
+    assert (REFUSED not in statuses) is is_faithful
+    assert not is_faithful or 503 in statuses
+
+
+def settings_of(home: Path) -> dict[str, str]:
+    return {"LOG__PREFIX": f"{home.name}:".lower(), **TIMEOUTS}
+
+
+@contextmanager
+def unfinished(running: ReceiverProcess, *, count: int) -> Iterator[list[socket.socket]]:
+    """Connections in the middle of their requests, of every kind."""
+    with ExitStack() as stack:
+        connections = []
+        for number in range(count):
+            connections.append(stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
+            with suppress(ConnectionError):
+                connections[-1].sendall(UNFINISHED[number % len(UNFINISHED)])
+        yield connections
+
+
+def ended_within(seconds: float, *, connections: list[socket.socket]) -> bool:
+    """Whether the receiver closes all of them in time."""
+    deadline = time.monotonic() + seconds
+    return all(is_ended_by(deadline, connection=connection) for connection in connections)
+
+
+def is_ended_by(deadline: float, *, connection: socket.socket) -> bool:
+    """What it says before is read over."""
+    try:
+        while True:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            if not connection.recv(65536):
+                return True
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def send_signed(running: ReceiverProcess, *, home: Path) -> int:
+    """One genuine event over a connection of its own; the status, or REFUSED."""
+    digest = hmac.new((home / "secrets" / "demo-github").read_bytes().strip(), BODY, hashlib.sha256).hexdigest()
+    head = (
+        "POST /hooks/demo/github HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\n"
+        f"X-GitHub-Delivery: {uuid.uuid4()}\r\nX-Hub-Signature-256: sha256={digest}\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    )
+    try:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as connection:
+            connection.sendall(head.encode() + BODY)
+            return int(connection.recv(65536).split()[1])
+    except (ConnectionError, IndexError):
+        return REFUSED
