@@ -119,7 +119,14 @@ def _post_of(scope: Scope, receive: Receive) -> Post:
         raise UnknownSource("the path is not /hooks/{tenant}/{source}")
     if scope["method"] != "POST":
         raise MethodNotAllowed("webhooks are sent with POST")
-    return Post(tenant=parts[2], source=parts[3], raw_headers=scope["headers"], remote_address=_remote_address(scope), receive=receive)
+    return Post(
+        tenant=parts[2],
+        source=parts[3],
+        raw_headers=scope["headers"],
+        remote_address=_remote_address(scope),
+        receive=receive,
+        query=scope["query_string"].decode("latin-1"),
+    )
 
 
 def _remote_address(scope: Scope) -> str:

@@ -1,22 +1,23 @@
 """Owns what a request says about its event: type, subject, ordering key, delivery id and the headers worth keeping. Pure.
 
-Raises only MalformedRequest, and only for what the scheme demands. Everything that is read from the body is advice:
-a member that is missing or of another kind leaves its field empty, and the body is stored as it came.
+Raises only MalformedRequest, and only for what the scheme demands: a header that every request of its provider has, and JSON.
+Everything that is read from the body is advice: a member that is missing or of another kind leaves its field empty, and the body
+is stored as it came.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-from ingest.headers import Headers
 from ingest.json_body import parse
-from ingest.schemes import Scheme
+from ingest.request import Request, member_of, text_at
+from ingest.scheme import Header, Member, Place, Scheme
 from schemas.errors import MalformedRequest
 
-FORM = "application/x-www-form-urlencoded"
-ALWAYS_STORED = ("content-type", "content-encoding", "user-agent")
 LONGEST_NAME = 512
 
 is_type = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}\Z").match
@@ -36,73 +37,87 @@ class Description:
     headers: dict[str, str]
 
 
-def describe(scheme: Scheme, *, headers: Headers, body: bytes) -> Description:
+def describe(scheme: Scheme, *, request: Request) -> Description:
     """Reads a verified request the way its scheme says; raises MalformedRequest when it is not such a request."""
-    content_type = headers.one("content-type")
-    content = _content(scheme, content_type=content_type, body=body)
+    content = content_of(scheme, request=request)
     return Description(
-        event_type=_event_type(scheme, headers=headers, content=content),
+        event_type=event_type(scheme, request=request, content=content),
         repository=_name_at(scheme.repository, content=content),
-        delivery_id=_delivery_id(scheme, headers=headers),
+        delivery_id=delivery_id(scheme, request=request, content=content),
         key=_name_at(scheme.key, content=content),
-        content_type=content_type,
-        headers=_kept(scheme, headers=headers),
+        content_type=request.headers.one("content-type"),
+        headers=_kept(scheme, request=request),
     )
 
 
-def _content(scheme: Scheme, *, content_type: str, body: bytes) -> object:
-    """The body as JSON; None when it is none and need not be."""
-    if not (scheme.demands_json or scheme.repository or scheme.key or scheme.action):
+def content_of(scheme: Scheme, *, request: Request) -> object:
+    """The body as a value: JSON, or the fields of a form; None when it is neither and need not be."""
+    if not scheme.reads_body:
         return None
-    is_form = scheme.form_field != "" and content_type.partition(";")[0].strip().lower() == FORM
-    try:
-        content = parse(_form_value(body, field=scheme.form_field) if is_form else body)
-    except ValueError as error:
-        if scheme.demands_json:
-            raise MalformedRequest(f"the body is no JSON, and scheme {scheme.name} sends nothing else") from error
-        return None
-    if scheme.demands_json and not isinstance(content, dict):
-        raise MalformedRequest(f"the body is no JSON object, and scheme {scheme.name} sends nothing else")
+    content = _form_content(scheme, request=request) if scheme.form_field and request.is_form else request.content
+    if scheme.demands_json and not isinstance(content, list if scheme.is_batch else dict):
+        wanted = "array" if scheme.is_batch else "object"
+        raise MalformedRequest(f"the body is no JSON {wanted}, and scheme {scheme.name} sends nothing else")
     return content
 
 
-def _form_value(body: bytes, *, field: str) -> str:
-    """Raises ValueError when the body is no form with exactly one such field."""
-    fields = parse_qs(body.decode("ascii"), strict_parsing=True, errors="strict", max_num_fields=16)
-    (value,) = fields.get(field, [])
-    return value
+def _form_content(scheme: Scheme, *, request: Request) -> object:
+    """The JSON in the one field of a form that holds it; where the scheme sends other forms too, their fields."""
+    try:
+        fields = parse_qs(request.body.decode("ascii"), strict_parsing=True, errors="strict", max_num_fields=16)
+        (value,) = fields.get(scheme.form_field, [])
+        return parse(value)
+    except ValueError:
+        return None if scheme.demands_json else request.content
 
 
-def _event_type(scheme: Scheme, *, headers: Headers, content: object) -> str:
-    if not scheme.event_type_header:
+def event_type(scheme: Scheme, *, request: Request, content: object) -> str:
+    if scheme.is_batch and isinstance(content, list):
+        return f"{scheme.namespace}.batch"
+    name = _first(scheme.event_type, scheme=scheme, request=request, content=content, fits=is_type)
+    if not name:
         return f"{scheme.namespace}.received"
-    name = headers.one(scheme.event_type_header)
-    if not is_type(name):
-        raise MalformedRequest(f"the header {scheme.event_type_header} is missing, or is no event type")
-    action = content.get(scheme.action) if isinstance(content, dict) and scheme.action else None
     # GitHub lets users make up the action of a repository_dispatch: what would be no type of ours is left out.
-    if isinstance(action, str) and is_action(action):
-        return f"{scheme.namespace}.{name}.{action}"
-    return f"{scheme.namespace}.{name}"
+    action = member_of(content, scheme.action) if scheme.action else None
+    is_refined = isinstance(action, str) and is_action(action)
+    return f"{scheme.namespace}.{name}.{action}" if is_refined else f"{scheme.namespace}.{name}"
 
 
-def _delivery_id(scheme: Scheme, *, headers: Headers) -> str:
-    if not scheme.delivery_id_header:
+def delivery_id(scheme: Scheme, *, request: Request, content: object) -> str:
+    if scheme.is_batch and isinstance(content, list):
+        return _digest(request, scheme=scheme, timestamped=False)
+    return _first(scheme.delivery_id, scheme=scheme, request=request, content=content, fits=is_delivery_id)
+
+
+def _first(places: tuple[Place, ...], *, scheme: Scheme, request: Request, content: object, fits: Callable[[str], object]) -> str:
+    """The first fitting text; raises MalformedRequest where there is none, though it could only stand in headers."""
+    is_demanded = bool(places)
+    for place in places:
+        if isinstance(place, Header):
+            text = request.headers.one(place.name)
+        elif isinstance(place, Member):
+            text, is_demanded = text_at(content, place.path), False
+        else:
+            return _digest(request, scheme=scheme, timestamped=place.timestamped)
+        if fits(text):
+            return text
+    if is_demanded:
+        raise MalformedRequest(f"{places[0]} is missing, or is not what it is for")
+    return ""
+
+
+def _digest(request: Request, *, scheme: Scheme, timestamped: bool) -> str:
+    hashed = hashlib.sha256()
+    if timestamped and isinstance(scheme.timestamp, Header):
+        hashed.update(request.headers.one(scheme.timestamp.name).encode("latin-1"))
+    hashed.update(request.body)
+    return hashed.hexdigest()
+
+
+def _name_at(path: str, *, content: object) -> str:
+    if not path:
         return ""
-    delivery_id = headers.one(scheme.delivery_id_header)
-    if not is_delivery_id(delivery_id):
-        raise MalformedRequest(f"the header {scheme.delivery_id_header} is missing, or is no id of 1 to 128 characters")
-    return delivery_id
-
-
-def _name_at(pointer: str, *, content: object) -> str:
-    if not pointer:
-        return ""
-    for member in pointer.split("."):
-        content = content.get(member) if isinstance(content, dict) else None
-    if isinstance(content, bool) or not isinstance(content, str | int):
-        return ""
-    name = str(content)
+    name = text_at(content, path)
     return name if len(name) <= LONGEST_NAME and is_text(name) else ""
 
 
@@ -111,11 +126,7 @@ def is_text(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _kept(scheme: Scheme, *, headers: Headers) -> dict[str, str]:
+def _kept(scheme: Scheme, *, request: Request) -> dict[str, str]:
     """An allow-list: whatever else a sender or a proxy adds (Authorization, Cookie) is never stored."""
-    named = (*ALWAYS_STORED, scheme.delivery_id_header, scheme.event_type_header)
-    return {
-        name: value
-        for name, value in headers.values.items()
-        if name in named or (scheme.stored_headers and name.startswith(scheme.stored_headers))
-    }
+    named, stored = scheme.kept_headers, scheme.stored_headers
+    return {name: value for name, value in request.headers.values.items() if name in named or name.startswith(stored)}

@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from urllib.parse import urlsplit
 
 import orjson
 
-from ingest.samples import split_type
+from ingest.headers import Headers
+from ingest.request import Request
+from ingest.samples import content_type, split_type
+from ingest.scheme import Header
 from ingest.signatures import sign
 from ingest.sources import Source
 from schemas.errors import ConfigError, Unavailable
@@ -32,16 +36,23 @@ class SignedPost:
     body: bytes
 
 
-def sign_post(source: Source, *, event_type: str, body: bytes) -> SignedPost:
-    """Signs with the source's first secret and names a fresh delivery; raises ConfigError for a type that no header can carry."""
+def sign_post(source: Source, *, event_type: str, body: bytes, now: datetime) -> SignedPost:
+    """Signs with the source's first secret and names a fresh delivery.
+
+    Raises ConfigError for a type that no header can carry, and where only the provider can sign.
+    """
     scheme = source.scheme
-    headers = {"content-type": "application/json", "user-agent": USER_AGENT, scheme.signature_header: ""}
-    if scheme.event_type_header:
-        headers[scheme.event_type_header] = _header_value(split_type(event_type, scheme=scheme)[0])
-    if scheme.delivery_id_header:
-        headers[scheme.delivery_id_header] = str(uuid.uuid4())
-    headers[scheme.signature_header] = sign(scheme, body=body, secret=source.secrets[0])
-    return SignedPost(f"/hooks/{source.tenant}/{source.name}", headers, body)
+    headers = {"content-type": content_type(scheme), "user-agent": USER_AGENT}
+    for place in scheme.event_type:
+        if isinstance(place, Header):
+            headers[place.name] = _header_value(split_type(event_type, scheme=scheme)[0])
+    for place in scheme.delivery_id:
+        if isinstance(place, Header):
+            headers[place.name] = str(uuid.uuid4())
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    request = Request(Headers(raw), body, public_url=source.public_url)
+    signed = sign(scheme, request=request, secret=source.secrets[0], now=now)
+    return SignedPost(f"/hooks/{source.tenant}/{source.name}", {**headers, **signed.headers}, signed.body)
 
 
 def _header_value(event_type: str) -> str:

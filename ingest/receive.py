@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.types import Receive
 
@@ -20,8 +21,9 @@ from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
 from ingest.limits import Held, InFlight
 from ingest.rates import Rates
+from ingest.request import Request
 from ingest.settings import IngestSettings
-from ingest.signatures import verify
+from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
 from ingest.watch import LogWatch
 from schemas.errors import HooklakeError
@@ -38,6 +40,7 @@ class Post:
     raw_headers: list[tuple[bytes, bytes]]
     remote_address: str
     receive: Receive
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +76,23 @@ class Receiver:
     async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Receipt:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
-        key_id = verify(source.scheme, headers=headers, body=body, secrets=source.secrets)
-        described = describe(source.scheme, headers=headers, body=self._plain(body, source=source, headers=headers, held=held))
-        proof = self._proof(source, headers=headers, key_id=key_id, remote_address=post.remote_address)
-        event = self._event(source, described=described, body=body, proof=proof, traceparent=traceparent)
+        request = Request(headers, body, query=post.query, public_url=source.public_url)
+        now = self.clock.now()
+        proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
+        described = describe(source.scheme, request=self._plain(request, source=source, held=held))
+        believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
+        event = self._event(source, described=described, body=body, proof=believed, traceparent=traceparent)
         return await self._append(event)
 
-    def _plain(self, body: bytes, *, source: Source, headers: Headers, held: Held) -> bytes:
+    def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
         if not source.encodings:
-            return body
-        plain = plain_body(body, encoding=headers.one("content-encoding"), max_bytes=source.max_body_bytes)
-        if plain is not body:
-            held.grow(len(plain))
-        return plain
+            return request
+        plain = plain_body(request.body, encoding=request.headers.one("content-encoding"), max_bytes=source.max_body_bytes)
+        if plain is request.body:
+            return request
+        held.grow(len(plain))
+        return Request(request.headers, plain)
 
     async def _append(self, event: StreamEvent) -> Receipt:
         self.watch.refuse_unproven()
@@ -98,16 +104,6 @@ class Receiver:
             self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
         self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
         return receipt
-
-    def _proof(self, source: Source, *, headers: Headers, key_id: str, remote_address: str) -> AuthContext:
-        signature_header = source.scheme.signature_header
-        return AuthContext(
-            scheme=source.scheme.name,
-            key_id=key_id,
-            signature_headers={signature_header: headers.one(signature_header)},
-            verified_at=self.clock.now(),
-            remote_address=remote_address,
-        )
 
     def _priority(self, source: Source) -> Priority:
         """Charges the tenant's rate, where it has one: what is above it waits behind everybody else's events. Raises OverRate."""
@@ -133,3 +129,14 @@ class Receiver:
             auth_context=proof,
             traceparent=traceparent,
         )
+
+
+def _auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
+    return AuthContext(
+        scheme=source.scheme.name,
+        key_id=proof.key_id,
+        signature_headers=proof.signature_headers,
+        signed_url=proof.signed_url,
+        verified_at=verified_at,
+        remote_address=remote_address,
+    )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 
-from ingest.schemes import Scheme
+from ingest.request import FORM, put_member
+from ingest.scheme import Header, Member, Place, Scheme
 
 REPOSITORIES = ("octo-org/hello", "octo-org/lake", "octo-org/docs", "octo-org/api")
 LINKS = (
@@ -31,7 +34,8 @@ def sample(scheme: Scheme, *, event_type: str, number: int) -> bytes:
     name, action = split_type(event_type, scheme=scheme)
     if scheme.name == "github":
         return orjson.dumps(_github(name, action=action, number=number))
-    return orjson.dumps({"type": name, "number": number, "data": {"object": f"object-{number}", "status": "created"}})
+    content = {"type": name, "number": number, "data": {"object": f"object-{number}", "status": "created"}}
+    return _written(_named(content, scheme=scheme, name=name, action=action), scheme=scheme)
 
 
 def short_sample(scheme: Scheme, *, event_type: str) -> bytes:
@@ -42,7 +46,33 @@ def short_sample(scheme: Scheme, *, event_type: str) -> bytes:
         content["ref"] = "refs/heads/main"
     if scheme.name == "github":
         return orjson.dumps({**content, "repository": {"full_name": REPOSITORIES[0]}, "sender": {"login": "octocat"}})
-    return orjson.dumps({"type": name})
+    return _written(_named({"type": name}, scheme=scheme, name=name, action=action), scheme=scheme)
+
+
+def content_type(scheme: Scheme) -> str:
+    return FORM if scheme.is_form else "application/json"
+
+
+def _named(content: dict[str, Any], *, scheme: Scheme, name: str, action: str) -> dict[str, Any]:
+    """The same with type, delivery id and subject where the scheme looks for them."""
+    put_member(content, path=_member(scheme.event_type), value=name)
+    put_member(content, path=_member(scheme.delivery_id), value=uuid.uuid4().hex)
+    put_member(content, path=scheme.repository, value="example")
+    if action:
+        put_member(content, path=scheme.action, value=action)
+    return content
+
+
+def _member(places: tuple[Place, ...]) -> str:
+    """The path of the place that comes first, when it is in the body."""
+    first = next((place for place in places if isinstance(place, Header | Member)), None)
+    return first.path if isinstance(first, Member) else ""
+
+
+def _written(content: dict[str, Any], *, scheme: Scheme) -> bytes:
+    if scheme.is_form:
+        return urlencode({name: value for name, value in content.items() if isinstance(value, str | int)}).encode()
+    return orjson.dumps([content] if scheme.is_batch else content)
 
 
 def _github(name: str, *, action: str, number: int) -> dict[str, Any]:

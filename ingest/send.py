@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from infra.clock import Clock
 from infra.running.cli import EXIT_FAILED, EXIT_UNAVAILABLE, run
 from infra.settings import load_settings
 from ingest.posting import SignedPost, Tally, post_all, sign_post
@@ -46,7 +47,7 @@ def main(
     content = None if file is None else _read(file)
     if curl:
         body = short_sample(found.scheme, event_type=event_type) if content is None else content
-        print(curl_line(sign_post(found, event_type=event_type, body=body), url=url))
+        print(curl_line(sign_post(found, event_type=event_type, body=body, now=Clock().now()), url=url))
         return
     posts = signed_posts(found, event_type=event_type, count=count, content=content)
     with _progress(count) as on_answer:
@@ -62,9 +63,10 @@ def receiver_url(ingest: IngestSettings) -> str:
 
 
 def signed_posts(source: Source, *, event_type: str, count: int, content: bytes | None) -> Iterator[SignedPost]:
+    clock = Clock()
     for number in range(1, count + 1):
         body = sample(source.scheme, event_type=event_type, number=number) if content is None else content
-        yield sign_post(source, event_type=event_type, body=body)
+        yield sign_post(source, event_type=event_type, body=body, now=clock.now())
 
 
 def curl_line(post: SignedPost, *, url: str) -> str:

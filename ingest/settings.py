@@ -13,6 +13,9 @@ HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
 # Dotted member names of the JSON body, as in `repository.full_name`.
 POINTER = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
 
+# As the sender writes it: it is signed byte for byte, so nothing about it is put in order.
+PUBLIC_URL = r"^https?://[!-\"$->@-~]{1,1000}$"
+
 
 class IngestSettings(Strict):
     """Section `ingest`: the receiver itself."""
@@ -51,6 +54,11 @@ class SourceSettings(Strict):
     max_body_bytes: int | None = Field(None, ge=1, description="Its own cap on a body, instead of the scheme's or the receiver's.")
     encodings: tuple[Literal["gzip"], ...] = Field(
         (), description="Content encodings that it may use: `[gzip]`; a body in any other is refused with 415."
+    )
+    public_url: str | None = Field(
+        None,
+        pattern=PUBLIC_URL,
+        description="The address that its sender posts to, as the sender has it and without a query; for schemes that sign it.",
     )
     repository: str | None = Field(None, pattern=POINTER, description="Where in a JSON body the subject stands: `repository.full_name`.")
     key: str | None = Field(

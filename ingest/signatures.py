@@ -1,74 +1,93 @@
-"""Owns signatures: whether a body was signed with a secret of its source, and how we would sign it ourselves.
+"""Owns signatures: whether a request was signed with a key of its source, and how we would sign one ourselves.
 
-One engine for all schemes. It sees the raw bytes before anybody parses them, and the scheme is the source's: nothing
-in a request can choose another algorithm, header or key. Every fault is BadSignature, and all of them look alike to
+One engine for all schemes. It sees the raw bytes before anybody believes them, and the scheme is the source's: nothing in a
+request can choose another algorithm, header or key. Every fault is BadSignature or StaleTimestamp, and all of them look alike to
 the sender; the message says for our log which one it was. Only a repeated header is MalformedRequest.
+
+    given.py     what the request claims          keys.py, public_keys.py     who can have signed that
+    signed.py    what is signed                   timestamps.py               whether it was signed just now
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from ingest.headers import Headers
-from ingest.schemes import Scheme
+from ingest.given import Given, given_by, signed_id
+from ingest.keys import Key
+from ingest.request import Request, with_member
+from ingest.scheme import Header, Item, Member, Scheme
+from ingest.signed import signed_contents
+from ingest.timestamps import refuse_stale, written
 from schemas.errors import BadSignature
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A shared secret and the name we may write down for it."""
+@dataclass(slots=True)
+class Proof:
+    """Why a request was believed: enough, with the body, to verify it again years later."""
 
-    value: bytes = field(repr=False)
-    key_id: str
-
-    @classmethod
-    def of(cls, value: bytes) -> Secret:
-        return cls(value=value, key_id=hmac.digest(value, b"hooklake key id", "sha256")[:4].hex())
+    key_id: str = ""
+    signature_headers: dict[str, str] = field(default_factory=dict)
+    signed_url: str = ""
 
 
-def verify(scheme: Scheme, *, headers: Headers, body: bytes, secrets: Sequence[Secret]) -> str:
-    """The key id of the secret that signed `body`; raises BadSignature."""
-    given = _decode(headers.one(scheme.signature_header), scheme=scheme)
+def verify(scheme: Scheme, *, request: Request, secrets: Sequence[Key], now: datetime) -> Proof:
+    """Raises BadSignature, StaleTimestamp when it is only too old or too new, and MalformedRequest for a repeated header."""
+    if scheme.algorithm == "none":
+        return Proof()
+    given = given_by(request, scheme=scheme)
+    contents = signed_contents(scheme, request=request, given=given)
     matched = ""
-    for secret in secrets:
-        # All secrets are tried, also after a match, so that the time taken does not tell which of them is in use.
-        if hmac.compare_digest(_digest(scheme, secret=secret, body=body), given):
-            matched = secret.key_id
+    for key in secrets:
+        # All keys are tried, also after a match, so that the time taken does not tell which of them is in use.
+        if key.made(given.signatures, contents):
+            matched = key.key_id
     if not matched:
-        raise BadSignature(f"none of the {len(secrets)} active secrets made the signature in {scheme.signature_header}")
-    return matched
+        raise BadSignature(f"none of the {len(secrets)} active secrets made the signature in {scheme.signature}")
+    if scheme.timestamp is not None:
+        # After the signature: only what the sender signed is a reason to call a request old.
+        refuse_stale(given.timestamp, scheme=scheme, now=now)
+    values = request.headers.values
+    return Proof(matched, {name: values[name] for name in scheme.proof_headers}, request.url if scheme.is_url_bound else "")
 
 
-def sign(scheme: Scheme, *, body: bytes, secret: Secret) -> str:
-    """The value of the scheme's signature header for `body`."""
-    return scheme.prefix + _encode(_digest(scheme, secret=secret, body=body), scheme=scheme)
+@dataclass(slots=True)
+class Signed:
+    """What signing adds to a request. The body is another one only where the signature stands in it."""
+
+    headers: dict[str, str]
+    body: bytes
 
 
-def _digest(scheme: Scheme, *, secret: Secret, body: bytes) -> bytes:
-    return hmac.digest(secret.value, body, scheme.algorithm)
+def sign(scheme: Scheme, *, request: Request, secret: Key, now: datetime) -> Signed:
+    """Signs as the sender would; raises ConfigError where only the sender can, or where the body has no room for what is signed."""
+    headers, body, timestamp = _stamped(scheme, body=request.body, now=now)
+    stamped = replace(request, body=body)
+    given = Given([], timestamp=timestamp, id=signed_id(stamped, scheme=scheme))
+    signature = secret.sign(signed_contents(scheme, request=stamped, given=given)[0])
+    if isinstance(scheme.signature, Member):
+        return Signed(headers, with_member(body, path=scheme.signature.path, value=signature))
+    headers[scheme.signature.name] = _header_value(scheme, signature=signature, timestamp=timestamp)
+    return Signed(headers, body)
 
 
-def _encode(digest: bytes, *, scheme: Scheme) -> str:
-    return digest.hex() if scheme.encoding == "hex" else base64.b64encode(digest).decode()
+def _stamped(scheme: Scheme, *, body: bytes, now: datetime) -> tuple[dict[str, str], bytes, str]:
+    if scheme.timestamp is None:
+        return {}, body, ""
+    text = written(now, unit=scheme.timestamp_unit)
+    if isinstance(scheme.timestamp, Header):
+        return {scheme.timestamp.name: text}, body, text
+    if isinstance(scheme.timestamp, Member):
+        value = int(text) if scheme.timestamp_unit == "ms" else text
+        return {}, with_member(body, path=scheme.timestamp.path, value=value), text
+    return {}, body, text
 
 
-def _decode(value: str, *, scheme: Scheme) -> bytes:
-    """The digest that `value` writes in the one way we accept; raises BadSignature."""
-    if not value:
-        raise BadSignature(f"there is no {scheme.signature_header} header")
-    if not value.startswith(scheme.prefix):
-        raise BadSignature(f"{scheme.signature_header} does not begin with {scheme.prefix!r}")
-    text = value.removeprefix(scheme.prefix)
-    try:
-        digest = bytes.fromhex(text) if scheme.encoding == "hex" else binascii.a2b_base64(text, strict_mode=True)
-    except ValueError as error:
-        raise BadSignature(f"{scheme.signature_header} is not {scheme.encoding}") from error
-    # A lenient decoder lets an empty signature through, and lets one signature be written in many ways.
-    if len(digest) != hashlib.new(scheme.algorithm).digest_size or _encode(digest, scheme=scheme) != text:
-        raise BadSignature(f"{scheme.signature_header} is not one {scheme.algorithm} digest in {scheme.encoding}")
-    return digest
+def _header_value(scheme: Scheme, *, signature: str, timestamp: str) -> str:
+    if scheme.items is None:
+        return scheme.prefix + signature
+    items = [scheme.items.wanted + scheme.items.pair + signature]
+    if isinstance(scheme.timestamp, Item):
+        items.insert(0, scheme.timestamp.name + scheme.items.pair + timestamp)
+    return scheme.items.separator.join(items)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
-from ingest.schemes import GENERIC, SCHEMES, Scheme
+from ingest.keys import Key, prepare
+from ingest.scheme import Header, Scheme
+from ingest.schemes import GENERIC, SCHEMES
 from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
-from ingest.signatures import Secret
 from schemas.errors import ConfigError, UnknownSource
 from schemas.event import Priority
 
@@ -25,12 +26,14 @@ class Source:
     tenant: str
     name: str
     scheme: Scheme
-    secrets: tuple[Secret, ...]
+    secrets: tuple[Key, ...]
     max_body_bytes: int
     priority: Priority
     rate: RateSettings | None = None
     """Of its tenant; shared by all sources of it."""
     encodings: tuple[str, ...] = ()
+    public_url: str = ""
+    """Where the sender posts to, as the sender has it; for schemes that sign the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,16 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         max_body_bytes=given.max_body_bytes or scheme.max_body_bytes or ingest.max_body_bytes,
         priority=given.priority,
         encodings=given.encodings,
+        public_url=_public_url(given, scheme=scheme, at=at),
     )
+
+
+def _public_url(given: SourceSettings, *, scheme: Scheme, at: str) -> str:
+    if scheme.is_url_bound and not given.public_url:
+        raise ConfigError(
+            f"{at}.public_url is missing: scheme {scheme.name} signs the address that it posts to, and this receiver cannot know it"
+        )
+    return given.public_url or ""
 
 
 def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:
@@ -107,14 +119,18 @@ def _generic(given: SourceSettings, *, at: str) -> Scheme:
         raise ConfigError(f"{at}.header is missing: scheme generic does not know which header carries the signature")
     return replace(
         GENERIC,
-        signature_header=given.header.lower(),
+        signature=Header(given.header.lower()),
         prefix=given.prefix or GENERIC.prefix,
         encoding=given.encoding or GENERIC.encoding,
         algorithm=given.algorithm or GENERIC.algorithm,
-        delivery_id_header=(given.delivery_id_header or "").lower(),
-        event_type_header=(given.event_type_header or "").lower(),
+        delivery_id=_headers(given.delivery_id_header),
+        event_type=_headers(given.event_type_header),
         demands_json=given.body == "json",
     )
+
+
+def _headers(name: str | None) -> tuple[Header, ...]:
+    return (Header(name.lower()),) if name else ()
 
 
 def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) -> None:
@@ -123,18 +139,17 @@ def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) 
             raise ConfigError(f"{at}.{setting} belongs to scheme generic; scheme {record.name} has its own, so this would have no effect")
 
 
-def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> tuple[Secret, ...]:
+def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> tuple[Key, ...]:
     if not given.secrets:
         raise ConfigError(f"{at}.secrets is empty: nothing this source sends could be verified, so the receiver does not start")
     return tuple(
-        Secret.of(_secret(reference, scheme=scheme, settings=settings, at=f"{at}.secrets[{number}]"))
-        for number, reference in enumerate(given.secrets)
+        _key(reference, scheme=scheme, settings=settings, at=f"{at}.secrets[{number}]") for number, reference in enumerate(given.secrets)
     )
 
 
-def _secret(reference: str, *, scheme: Scheme, settings: Settings, at: str) -> bytes:
+def _key(reference: str, *, scheme: Scheme, settings: Settings, at: str) -> Key:
     secret = read_secret(reference, home=settings.home, at=at, least_bytes=scheme.least_secret_bytes)
     # Eight is far below what any random secret has, and above `****************` and its like.
     if len(set(secret)) < min(8, scheme.least_secret_bytes):
         raise ConfigError(f"{at}: the secret repeats a few characters, as a placeholder does; such a secret can be guessed")
-    return secret
+    return prepare(scheme, secret=secret, at=at)

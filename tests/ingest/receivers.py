@@ -20,9 +20,13 @@ from typing import IO, Any
 
 import yaml
 
+from infra.clock import Clock
 from infra.settings import LogSettings, environment_with
+from ingest.headers import Headers
+from ingest.keys import prepare
+from ingest.request import Request
 from ingest.schemes import GITHUB
-from ingest.signatures import Secret, sign
+from ingest.signatures import sign
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 20.0
@@ -127,11 +131,13 @@ def _collect(stderr: IO[bytes], lines: list[dict[str, Any]], listening: queue.Qu
 
 def signed_headers(body: bytes, *, secret: bytes = GITHUB_SECRET, **changes: str) -> dict[str, str]:
     """What GitHub would send with this body; `changes` replaces headers, with `_` for `-`."""
+    key = prepare(GITHUB, secret=secret, at="secret")
+    signed = sign(GITHUB, request=Request(Headers([]), body), secret=key, now=Clock().now())
     return {
         "content-type": "application/json",
         "x-github-event": "push",
         "x-github-delivery": str(uuid.uuid4()),
-        "x-hub-signature-256": sign(GITHUB, body=body, secret=Secret.of(secret)),
+        **signed.headers,
         **{name.replace("_", "-"): value for name, value in changes.items()},
     }
 

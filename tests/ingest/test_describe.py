@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.describe import describe
+from ingest.describe import Description, describe
 from ingest.headers import Headers
-from ingest.schemes import GENERIC, GITHUB, Scheme
+from ingest.request import Request
+from ingest.scheme import Header, Scheme
+from ingest.schemes import GENERIC, GITHUB
 from schemas.errors import MalformedRequest, Refused
 
-PLAIN = replace(GENERIC, signature_header="x-signature", namespace="billing")
+PLAIN = replace(GENERIC, signature=Header("x-signature"), namespace="billing")
 
 
 def headers(**values: str) -> Headers:
@@ -22,8 +24,12 @@ def headers(**values: str) -> Headers:
     return Headers([(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in named.items() if value])
 
 
+def described_as(scheme: Scheme, *, headers: Headers, body: bytes) -> Description:
+    return describe(scheme, request=Request(headers, body))
+
+
 def test_a_push_is_described_by_its_headers_and_its_repository() -> None:
-    described = describe(GITHUB, headers=headers(), body=b'{"repository": {"full_name": "octo/hello"}}')
+    described = described_as(GITHUB, headers=headers(), body=b'{"repository": {"full_name": "octo/hello"}}')
 
     assert (described.event_type, described.repository, described.delivery_id) == ("github.push", "octo/hello", "d-1")
     assert described.key == "octo/hello"
@@ -31,25 +37,25 @@ def test_a_push_is_described_by_its_headers_and_its_repository() -> None:
 
 
 def test_the_action_in_the_body_refines_the_type() -> None:
-    described = describe(GITHUB, headers=headers(x_github_event="pull_request"), body=b'{"action": "opened"}')
+    described = described_as(GITHUB, headers=headers(x_github_event="pull_request"), body=b'{"action": "opened"}')
 
     assert described.event_type == "github.pull_request.opened"
 
 
 @pytest.mark.parametrize("action", [b"7", b"null", b'"a b"', b'"a.b"', b'""', b'{"x": 1}', b'"' + b"x" * 101 + b'"'])
 def test_an_action_that_is_no_name_is_left_out(action: bytes) -> None:
-    assert describe(GITHUB, headers=headers(), body=b'{"action": %b}' % action).event_type == "github.push"
+    assert described_as(GITHUB, headers=headers(), body=b'{"action": %b}' % action).event_type == "github.push"
 
 
 @pytest.mark.parametrize("repository", [b"null", b"[]", b'"octo/hello"', b'{"full_name": null}', b'{"full_name": true}', b"{}"])
 def test_a_subject_of_another_kind_leaves_the_field_empty(repository: bytes) -> None:
-    assert describe(GITHUB, headers=headers(), body=b'{"repository": %b}' % repository).repository == ""
+    assert described_as(GITHUB, headers=headers(), body=b'{"repository": %b}' % repository).repository == ""
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", b"[]", b'"text"', b"{", b'{"a": NaN}', b"\xff\xfe{}", b"[" * 100_000, b"payload=%7B%7D"])
 def test_github_bodies_must_be_json_objects(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        describe(GITHUB, headers=headers(), body=body)
+        described_as(GITHUB, headers=headers(), body=body)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +63,7 @@ def test_github_bodies_must_be_json_objects(body: bytes) -> None:
 )
 def test_what_the_grammar_allows_is_accepted_though_no_library_holds_it(value: bytes) -> None:
     """A sender that is told 400 does not send again, and the event would be gone."""
-    described = describe(
+    described = described_as(
         GITHUB, headers=headers(), body=b'{"m": %b, "action": "opened", "repository": {"full_name": "octo/hello"}}' % value
     )
 
@@ -65,7 +71,7 @@ def test_what_the_grammar_allows_is_accepted_though_no_library_holds_it(value: b
 
 
 def test_half_a_character_leaves_the_field_empty() -> None:
-    described = describe(GITHUB, headers=headers(), body=rb'{"action": "\ud800", "repository": {"full_name": "octo/\ud800"}}')
+    described = described_as(GITHUB, headers=headers(), body=rb'{"action": "\ud800", "repository": {"full_name": "octo/\ud800"}}')
 
     assert (described.event_type, described.repository, described.key) == ("github.push", "", "")
 
@@ -78,7 +84,7 @@ def test_half_a_character_leaves_the_field_empty() -> None:
 )
 def test_what_the_grammar_does_not_allow_stays_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        describe(GITHUB, headers=headers(), body=body)
+        described_as(GITHUB, headers=headers(), body=body)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +92,13 @@ def test_what_the_grammar_does_not_allow_stays_refused(body: bytes) -> None:
 )
 def test_github_requests_must_name_their_type_and_delivery(missing: dict[str, str]) -> None:
     with pytest.raises(MalformedRequest):
-        describe(GITHUB, headers=headers(**missing), body=b"{}")
+        described_as(GITHUB, headers=headers(**missing), body=b"{}")
 
 
 def test_a_form_carries_its_json_in_one_field() -> None:
     body = urlencode({"payload": '{"action": "opened", "repository": {"full_name": "octo/häuser"}}'}).encode()
 
-    described = describe(GITHUB, headers=headers(content_type="application/x-www-form-urlencoded; charset=utf-8"), body=body)
+    described = described_as(GITHUB, headers=headers(content_type="application/x-www-form-urlencoded; charset=utf-8"), body=body)
 
     assert (described.event_type, described.repository) == ("github.push.opened", "octo/häuser")
 
@@ -100,11 +106,11 @@ def test_a_form_carries_its_json_in_one_field() -> None:
 @pytest.mark.parametrize("body", [b"", b"payload", b"other=%7B%7D", b"payload=%7B%7D&payload=%7B%7D", b"payload=x", b"\xff=1", b"&" * 100])
 def test_a_form_without_one_json_field_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        describe(GITHUB, headers=headers(content_type="application/x-www-form-urlencoded"), body=body)
+        described_as(GITHUB, headers=headers(content_type="application/x-www-form-urlencoded"), body=body)
 
 
 def test_a_generic_source_may_send_anything() -> None:
-    described = describe(PLAIN, headers=headers(content_type="image/png"), body=b"\x89PNG\r\n")
+    described = described_as(PLAIN, headers=headers(content_type="image/png"), body=b"\x89PNG\r\n")
 
     assert (described.event_type, described.delivery_id, described.repository) == ("billing.received", "", "")
 
@@ -112,14 +118,14 @@ def test_a_generic_source_may_send_anything() -> None:
 def test_a_generic_source_may_name_where_its_subject_stands() -> None:
     scheme = replace(PLAIN, repository="customer.id", key="account")
 
-    described = describe(scheme, headers=headers(), body=b'{"customer": {"id": 17}, "account": "a-1"}')
+    described = described_as(scheme, headers=headers(), body=b'{"customer": {"id": 17}, "account": "a-1"}')
 
     assert (described.repository, described.key) == ("17", "a-1")
 
 
 def test_a_generic_source_that_demands_json_refuses_the_rest() -> None:
     with pytest.raises(MalformedRequest):
-        describe(replace(PLAIN, demands_json=True), headers=headers(), body=b"<xml/>")
+        described_as(replace(PLAIN, demands_json=True), headers=headers(), body=b"<xml/>")
 
 
 def test_only_headers_on_the_allow_list_are_kept() -> None:
@@ -132,12 +138,14 @@ def test_only_headers_on_the_allow_list_are_kept() -> None:
         x_github_hook_id="7",
     )
 
-    kept = describe(GITHUB, headers=given_headers, body=b"{}").headers
+    kept = described_as(GITHUB, headers=given_headers, body=b"{}").headers
 
     assert set(kept) == {"content-type", "user-agent", "x-github-event", "x-github-delivery", "x-github-hook-id"}
 
 
-schemes = st.sampled_from([GITHUB, PLAIN, replace(PLAIN, repository="a.b", key="c", event_type_header="x-github-event", demands_json=True)])
+schemes = st.sampled_from(
+    [GITHUB, PLAIN, replace(PLAIN, repository="a.b", key="c", event_type=(Header("x-github-event"),), demands_json=True)]
+)
 raw_headers = st.lists(
     st.tuples(
         st.sampled_from([b"content-type", b"x-github-event", b"x-github-delivery", b"user-agent", b"cookie"]),
@@ -166,7 +174,7 @@ bodies = st.one_of(
 @given(scheme=schemes, raw=raw_headers, body=bodies)
 def test_describing_raises_nothing_but_refused(scheme: Scheme, raw: list[tuple[bytes, bytes]], body: bytes) -> None:
     try:
-        described = describe(scheme, headers=Headers(raw), body=body)
+        described = described_as(scheme, headers=Headers(raw), body=body)
     except Refused:
         return
 

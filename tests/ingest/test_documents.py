@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from ingest.schemes import SCHEMES, Scheme
+from ingest.scheme import Place, Scheme
+from ingest.schemes import SCHEMES
 from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 
@@ -25,15 +26,42 @@ def scheme_rows() -> Iterator[str]:
 
 def scheme_row(scheme: Scheme) -> str:
     cells = (
-        scheme.name,
-        scheme.signature_header,
-        scheme.prefix,
-        scheme.encoding,
-        scheme.algorithm,
-        scheme.delivery_id_header,
-        scheme.event_type_header,
+        f"`{scheme.name}`",
+        _signature(scheme),
+        f"`{_signed(scheme)}`" if scheme.algorithm != "token" else "nothing",
+        _algorithm(scheme),
+        f"{scheme.tolerance_s} s" if scheme.timestamp else "-",
+        _places(scheme.delivery_id),
+        _places(scheme.event_type),
+        "yes" if scheme.confirmed else "no",
     )
-    return "| " + " | ".join(f"`{cell}`" if cell else "as set" for cell in cells) + " |"
+    return f"| {' | '.join(cells)} |"
+
+
+def note_row(scheme: Scheme) -> str:
+    return f"| `{scheme.name}` | {scheme.documentation} |"
+
+
+def _signature(scheme: Scheme) -> str:
+    if scheme.name == "generic":
+        return "as set"
+    items = f", list of `{scheme.items.wanted}{scheme.items.pair}`" if scheme.items else ""
+    return f"{scheme.signature}" + (f", `{scheme.prefix}`" if scheme.prefix else "") + items
+
+
+def _signed(scheme: Scheme) -> str:
+    return "".join(part if isinstance(part, str) else f"{{{part.value}}}" for part in scheme.signed)
+
+
+def _algorithm(scheme: Scheme) -> str:
+    if scheme.algorithm == "token":
+        return "the secret itself"
+    kind = f"HMAC-{scheme.algorithm.upper()}" if scheme.algorithm in ("sha1", "sha256", "sha512") else scheme.algorithm
+    return f"{kind}, {scheme.encoding}"
+
+
+def _places(places: tuple[Place, ...]) -> str:
+    return ", else ".join(str(place) for place in places) or "-"
 
 
 def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
@@ -42,6 +70,10 @@ def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
 
 def test_the_page_has_every_scheme_and_no_other() -> None:
     assert table_rows(PAGE, heading="Schemes", first="scheme") == list(scheme_rows())
+
+
+def test_the_page_says_about_every_scheme_what_its_record_says() -> None:
+    assert table_rows(PAGE, heading="Schemes", first="about") == [note_row(scheme) for scheme in SCHEMES.values()]
 
 
 def test_the_page_names_every_module() -> None:

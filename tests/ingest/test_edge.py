@@ -55,7 +55,14 @@ class Exchange:
 
     def __init__(self) -> None:
         headers = [(name.encode(), value.encode()) for name, value in signed_headers(PUSH).items()]
-        self.scope: Scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "headers": headers}
+        self.scope: Scope = {
+            "type": "http",
+            "method": "POST",
+            "path": PATH,
+            "raw_path": PATH.encode(),
+            "query_string": b"",
+            "headers": headers,
+        }
         self.body: asyncio.Queue[Message] = asyncio.Queue()
         self.sent: list[Message] = []
 
@@ -83,7 +90,7 @@ class Exchange:
 
 async def test_a_bug_of_ours_is_503_and_its_traceback_goes_to_the_log(receiver: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
     source = receiver.sources.find("demo", source="github")
-    broken = replace(source, scheme=replace(source.scheme, algorithm="no such hash"))  # type: ignore[arg-type]
+    broken = replace(source, secrets=("no key at all",))  # type: ignore[arg-type]
     exchange = Exchange()
     exchange.send_body()
 
@@ -91,10 +98,10 @@ async def test_a_bug_of_ours_is_503_and_its_traceback_goes_to_the_log(receiver: 
 
     assert (exchange.status, exchange.error["code"]) == (503, "unavailable")
     assert int(exchange.headers[b"retry-after"]) >= 1
-    assert "hash" not in exchange.error["message"]
+    assert "key" not in exchange.error["message"]
     line = json.loads(capsys.readouterr().err)
     assert line["level"] == "error"
-    assert "ValueError" in line["exception"]
+    assert "AttributeError" in line["exception"]
 
 
 async def test_a_request_that_is_cut_off_by_the_end_of_the_grace_is_503(receiver: Receiver) -> None:

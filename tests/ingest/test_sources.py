@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from infra.settings import load_settings
+from ingest.keys import key_id_of
+from ingest.scheme import Header
 from ingest.sources import Sources
 from schemas.errors import ConfigError, UnknownSource
 from schemas.event import Priority
@@ -33,7 +35,7 @@ def test_a_configured_source_is_found_by_tenant_and_name(home: Path) -> None:
 
     assert (source.tenant, source.name, source.scheme.name, source.priority) == ("demo", "hook", "github", Priority.LOW)
     assert isinstance(source.priority, Priority)
-    assert [secret.value for secret in source.secrets] == [b"0123456789abcdef"]
+    assert [secret.key_id for secret in source.secrets] == [key_id_of(b"0123456789abcdef")]
 
 
 def test_unknown_tenants_and_unknown_sources_are_told_the_same(home: Path) -> None:
@@ -58,8 +60,8 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
 
     scheme = load(home, described, name="billing").find("demo", source="billing").scheme
 
-    assert (scheme.signature_header, scheme.prefix, scheme.encoding, scheme.algorithm) == ("x-signature", "v1=", "base64", "sha512")
-    assert (scheme.delivery_id_header, scheme.demands_json, scheme.namespace) == ("x-id", True, "billing")
+    assert (scheme.signature, scheme.prefix, scheme.encoding, scheme.algorithm) == (Header("x-signature"), "v1=", "base64", "sha512")
+    assert (scheme.delivery_id, scheme.demands_json, scheme.namespace) == ((Header("x-id"),), True, "billing")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,10 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
         pytest.param({**GITHUB, "header": "X-A"}, r"hook\.header belongs to scheme generic", id="setting of another scheme"),
         pytest.param({"scheme": "generic", "secrets": ["file:secrets/good"]}, r"hook\.header is missing", id="generic without header"),
         pytest.param({**GENERIC, "header": "X A"}, r"hook\.header is wrong", id="header name"),
+        pytest.param({**GITHUB, "scheme": "twilio"}, r"hook\.public_url is missing.*signs the address", id="no address"),
+        pytest.param({**GITHUB, "public_url": "hooks.example.com"}, r"hook\.public_url is wrong", id="no address at all"),
+        pytest.param({**GITHUB, "public_url": "https://h/x?a=1"}, r"hook\.public_url is wrong", id="an address with a query"),
+        pytest.param({**GITHUB, "scheme": "discord"}, r"hook\.secrets\[0\].*Ed25519 public key of 64 hex digits", id="no public key"),
         pytest.param({**GENERIC, "encoding": "base32"}, r"hook\.encoding is wrong", id="encoding"),
         pytest.param({**GITHUB, "priority": "overflow"}, r"hook\.priority is wrong", id="a stream that is not for senders"),
         pytest.param({**GITHUB, "max_body_bytes": 0}, r"hook\.max_body_bytes is wrong", id="cap"),

@@ -1,0 +1,84 @@
+"""The schemes of those who carry messages: chat, calls, mail."""
+
+from __future__ import annotations
+
+from ingest.scheme import Digest, Header, Member, Part, Scheme
+
+SLACK = Scheme(
+    name="slack",
+    documentation="Slack's page on verifying requests. Commands and interactions come as forms.",
+    confirmed=True,
+    signature=Header("x-slack-signature"),
+    prefix="v0=",
+    timestamp=Header("x-slack-request-timestamp"),
+    signed=("v0:", Part.TIMESTAMP, ":", Part.BODY),
+    namespace="slack",
+    event_type=(Member("event.type"), Member("type")),
+    delivery_id=(Member("event_id"), Member("trigger_id"), Digest()),
+    repository="team_id",
+    form_field="payload",
+    stored_headers=("x-slack-retry-",),
+    handshake="echo-challenge",
+)
+
+TWILIO = Scheme(
+    name="twilio",
+    documentation="Twilio's page on webhook security and the tests of its libraries. Needs `public_url`.",
+    confirmed=True,
+    signature=Header("x-twilio-signature"),
+    encoding="base64",
+    algorithm="sha1",
+    signed=(Part.URL, Part.FORM),
+    port_may_vary=True,
+    namespace="twilio",
+    event_type=(Member("MessageStatus"), Member("SmsStatus"), Member("CallStatus")),
+    delivery_id=(Header("i-twilio-idempotency-token"), Digest()),
+    repository="AccountSid",
+    is_form=True,
+)
+
+MAILGUN = Scheme(
+    name="mailgun",
+    documentation="Mailgun's page on securing webhooks. Only time and token are signed, not the payload: a token is taken once.",
+    signature=Member("signature.signature"),
+    timestamp=Member("signature.timestamp"),
+    signed=(Part.TIMESTAMP, Part.ID),
+    namespace="mailgun",
+    event_type=(Member("event-data.event"),),
+    delivery_id=(Member("signature.token"),),
+    repository="event-data.recipient",
+)
+
+DISCORD = Scheme(
+    name="discord",
+    documentation="Discord's page on webhook events. The source's secret is the application's public key.",
+    signature=Header("x-signature-ed25519"),
+    algorithm="ed25519",
+    secret_form="ed25519-hex",
+    timestamp=Header("x-signature-timestamp"),
+    signed=(Part.TIMESTAMP, Part.BODY),
+    namespace="discord",
+    event_type=(Member("event.type"),),
+    delivery_id=(Digest(timestamped=True),),
+    repository="application_id",
+    handshake="answer-ping",
+)
+
+SENDGRID = Scheme(
+    name="sendgrid",
+    documentation="The tests of SendGrid's libraries. The secret is the public key; the line break that ends a body is signed too.",
+    confirmed=True,
+    signature=Header("x-twilio-email-event-webhook-signature"),
+    encoding="base64",
+    algorithm="ecdsa-p256",
+    secret_form="spki-base64",
+    timestamp=Header("x-twilio-email-event-webhook-timestamp"),
+    signed=(Part.TIMESTAMP, Part.BODY),
+    namespace="sendgrid",
+    event_type=(Member("event"),),
+    delivery_id=(Member("sg_event_id"), Digest()),
+    repository="email",
+    is_batch=True,
+)
+
+MESSAGES = (SLACK, TWILIO, MAILGUN, DISCORD, SENDGRID)
