@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ingest.scheme import MIB, Header, Member, Scheme
+from dataclasses import replace
+
+from ingest.providers_standards import STANDARD_WEBHOOKS
+from ingest.scheme import MIB, Digest, Header, Items, Member, Scheme
 
 GITHUB = Scheme(
     name="github",
@@ -35,4 +38,73 @@ GITLAB_TOKEN = Scheme(
     stored_headers=("x-gitlab-event", "x-gitlab-instance", "x-gitlab-webhook-uuid"),
 )
 
-CODE = (GITHUB, GITLAB_TOKEN)
+GITLAB = replace(
+    STANDARD_WEBHOOKS,
+    name="gitlab",
+    documentation="GitLab's page on webhooks: as Standard Webhooks say, where the instance has signing tokens; else `gitlab-token`.",
+    confirmed=False,
+    namespace="gitlab",
+    event_type=GITLAB_TOKEN.event_type,
+    repository=GITLAB_TOKEN.repository,
+    key=GITLAB_TOKEN.key,
+    stored_headers=GITLAB_TOKEN.stored_headers,
+)
+
+BITBUCKET = Scheme(
+    name="bitbucket",
+    documentation="Bitbucket Cloud's page on securing webhooks. Its header has the name of GitHub's for SHA-1; only `sha256=` is taken.",
+    confirmed=True,
+    signature=Header("x-hub-signature"),
+    prefix="sha256=",
+    namespace="bitbucket",
+    event_type=(Header("x-event-key"),),
+    delivery_id=(Header("x-request-uuid"), Header("x-request-id")),
+    repository="repository.full_name",
+    key="repository.full_name",
+    stored_headers=("x-hook-uuid", "x-attempt-number"),
+)
+
+JIRA = Scheme(
+    name="jira",
+    documentation="Atlassian's page on webhooks with a secret. Apps made with Connect send a JWT instead, which is not verified here.",
+    signature=Header("x-hub-signature"),
+    prefix="sha256=",
+    namespace="jira",
+    event_type=(Member("webhookEvent"),),
+    delivery_id=(Header("x-atlassian-webhook-identifier"),),
+    repository="issue.key",
+    key="issue.key",
+    stored_headers=("x-atlassian-webhook-",),
+)
+
+LINEAR = Scheme(
+    name="linear",
+    documentation="Linear's page on webhooks. The time stands in the body and is signed with it.",
+    signature=Header("linear-signature"),
+    timestamp=Member("webhookTimestamp"),
+    timestamp_unit="ms",
+    tolerance_s=60,
+    namespace="linear",
+    event_type=(Member("type"),),
+    action="action",
+    delivery_id=(Header("linear-delivery"), Digest()),
+    repository="data.id",
+    key="data.id",
+    stored_headers=("linear-event",),
+)
+
+PAGERDUTY = Scheme(
+    name="pagerduty",
+    documentation="The tests of go-pagerduty. A 4xx drops an event for good, and three of them stop the subscription for a day.",
+    confirmed=True,
+    signature=Header("x-pagerduty-signature"),
+    items=Items(separator=",", wanted="v1"),
+    namespace="pagerduty",
+    event_type=(Member("event.event_type"),),
+    delivery_id=(Header("x-webhook-id"), Member("event.id"), Digest()),
+    repository="event.data.id",
+    key="event.data.id",
+    stored_headers=("x-webhook-subscription",),
+)
+
+CODE = (GITHUB, GITLAB, GITLAB_TOKEN, BITBUCKET, JIRA, LINEAR, PAGERDUTY)

@@ -81,4 +81,33 @@ SENDGRID = Scheme(
     is_batch=True,
 )
 
-MESSAGES = (SLACK, TWILIO, MAILGUN, DISCORD, SENDGRID)
+ZOOM = Scheme(
+    name="zoom",
+    documentation="Zoom's page on webhooks. Keyed with the app's secret token; the address is asked about again every 72 hours.",
+    signature=Header("x-zm-signature"),
+    prefix="v0=",
+    timestamp=Header("x-zm-request-timestamp"),
+    signed=("v0:", Part.TIMESTAMP, ":", Part.BODY),
+    namespace="zoom",
+    event_type=(Member("event"),),
+    delivery_id=(Digest(),),
+    repository="payload.object.uuid",
+    key="payload.object.uuid",
+    handshake="hash-token",
+)
+
+META = Scheme(
+    name="meta",
+    documentation="Meta's page on webhooks, WhatsApp too. Keyed with the app secret; a body may hold many changes; retries for 36 hours.",
+    signature=Header("x-hub-signature-256"),
+    prefix="sha256=",
+    namespace="meta",
+    event_type=(Member("object"),),
+    action="entry.0.changes.0.field",
+    delivery_id=(Digest(),),
+    repository="entry.0.id",
+    key="entry.0.id",
+    handshake="hub-challenge",
+)
+
+MESSAGES = (SLACK, TWILIO, MAILGUN, DISCORD, SENDGRID, ZOOM, META)

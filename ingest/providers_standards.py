@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.scheme import Header, Items, Member, Part, Scheme
+from ingest.scheme import Digest, Header, Items, Member, Part, Scheme
 
 STANDARD_WEBHOOKS = Scheme(
     name="standard-webhooks",
@@ -30,6 +30,52 @@ STANDARD_WEBHOOKS_V1A = replace(
     secret_form="ed25519-base64",
 )
 
+SVIX = replace(
+    STANDARD_WEBHOOKS,
+    name="svix",
+    documentation="The tests of Svix's libraries: Standard Webhooks under headers of its own. Clerk, Resend and others send through it.",
+    signature=Header("svix-signature"),
+    timestamp=Header("svix-timestamp"),
+    delivery_id=(Header("svix-id"),),
+)
+
+AWS_SNS = Scheme(
+    name="aws-sns",
+    documentation="The tests of Amazon's SNS validator, signature version 2. The secret is the certificate that `SigningCertURL` names.",
+    confirmed=True,
+    signature=Member("Signature"),
+    encoding="base64",
+    algorithm="rsa-sha256",
+    secret_form="certificate",
+    signed=(Part.NOTIFICATION,),
+    namespace="sns",
+    event_type=(Member("Type"),),
+    delivery_id=(Member("MessageId"),),
+    repository="TopicArn",
+    stored_headers=("x-amz-sns-",),
+    handshake="confirm-subscription",
+)
+
+AWS_SNS_V1 = replace(
+    AWS_SNS,
+    name="aws-sns-v1",
+    documentation="Signature version 1, with SHA-1: what a topic sends unless it is set to version 2. Prefer `aws-sns`.",
+    algorithm="rsa-sha1",
+)
+
+CLOUDEVENTS = Scheme(
+    name="cloudevents",
+    documentation="CloudEvents over HTTP, as Azure Event Grid sends them: nothing is signed, a token stands in `Authorization`.",
+    signature=Header("authorization"),
+    prefix="Bearer ",
+    algorithm="token",
+    event_type=(Header("ce-type"), Member("type")),
+    delivery_id=(Header("ce-id"), Member("id"), Digest()),
+    repository="subject",
+    stored_headers=("ce-",),
+    handshake="allow-origin",
+)
+
 GENERIC = Scheme(
     name="generic",
     documentation="What the source's settings say; its secret is used as it stands.",
@@ -38,4 +84,4 @@ GENERIC = Scheme(
 )
 """Nothing is known about this sender but what the source's settings say; `sources.py` fills it in."""
 
-STANDARDS = (STANDARD_WEBHOOKS, STANDARD_WEBHOOKS_V1A, GENERIC)
+STANDARDS = (STANDARD_WEBHOOKS, STANDARD_WEBHOOKS_V1A, SVIX, AWS_SNS, AWS_SNS_V1, CLOUDEVENTS, GENERIC)

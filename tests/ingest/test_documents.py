@@ -76,5 +76,15 @@ def test_the_page_says_about_every_scheme_what_its_record_says() -> None:
     assert table_rows(PAGE, heading="Schemes", first="about") == [note_row(scheme) for scheme in SCHEMES.values()]
 
 
+def test_the_first_page_names_every_scheme_and_which_are_confirmed() -> None:
+    confirmed, described = (
+        ", ".join(f"`{scheme.name}`" for scheme in SCHEMES.values() if scheme.confirmed == wanted) for wanted in (True, False)
+    )
+
+    rows = table_rows(ROOT / "README.md", heading="Senders", first="recomputed from vectors that their provider published")
+
+    assert rows == [f"| {confirmed} | {described} |"]
+
+
 def test_the_page_names_every_module() -> None:
     assert unnamed_modules(PAGE, besides=("__main__.py", "settings.py")) == set()

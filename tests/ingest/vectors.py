@@ -3,7 +3,7 @@
 from            who published it, or how it was computed          published    whether it is the provider's own
 secret          as an operator would write it into its file       settings     of the source, beside scheme and secrets
                     or secret_hex where it is no text
-body, headers   of the request; its query too, where it has one   at           when it was signed, unix seconds
+body, headers   of the request; its query and method too            at           when it was signed, unix seconds
 signs           false where the sender signs another spelling than we would choose
 other_secret    a wrong one of the same form, where none can be made up
 """
@@ -40,6 +40,7 @@ class Vector:
     at: datetime
     public_url: str = ""
     query: str = ""
+    method: str = "POST"
     signs: bool = True
     other_secret: str = ""
     later: timedelta = field(default=timedelta())
@@ -51,7 +52,7 @@ class Vector:
     @property
     def request(self) -> Request:
         raw = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
-        return Request(Headers(raw), self.body, query=self.query, public_url=self.public_url)
+        return Request(Headers(raw), self.body, method=self.method, query=self.query, public_url=self.public_url)
 
     @property
     def signature(self) -> str:
@@ -96,6 +97,7 @@ def _vector(name: str, one: dict[str, Any]) -> Vector:
         at=datetime.fromtimestamp(one.get("at", 1_700_000_000), tz=UTC),
         public_url=settings.public_url or "",
         query=one.get("query", ""),
+        method=one.get("method", "POST"),
         signs=one.get("signs", True),
         other_secret=one.get("other_secret", ""),
     )

@@ -1,0 +1,90 @@
+"""What each provider's requests are described as; the requests are those of the vectors."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ingest.describe import describe
+from ingest.headers import Headers
+from ingest.request import Request
+from ingest.schemes import SCHEMES
+from tests.ingest.vectors import FOLDER, all_vectors, vectors_of
+
+DESCRIBED = {
+    "aws-sns": (
+        "sns.Notification",
+        "17dea24b-55c2-540b-8362-f916557af765",
+        "arn:aws:sns:us-east-2:295079676684:publish-and-verify-62674b1d-4295-426b-88e7-5fb75652a04e",
+    ),
+    "bitbucket": ("bitbucket.repo:push", "r-1", ""),
+    "cloudevents": ("vector.com.example.created", "c-1", ""),
+    "discord": ("discord.APPLICATION_AUTHORIZED", "087c99cb73d262597eb63c376c86fdf012eef50c", "1234560123453231555"),
+    "gitlab": ("gitlab.push", "13792a34-cac6-4fda-95a8-c58e00a3954e", "octo/hello"),
+    "gitlab-token": ("gitlab.push", "13792a34-cac6-4fda-95a8-c58e00a3954e", "octo/hello"),
+    "hubspot-v1": ("hubspot.batch", "94d4cf868ba813b5247912fd7fe48cb78d43dfd4", ""),
+    "intercom": ("intercom.conversation.user.created", "notif_1", "1"),
+    "jira": ("jira.jira:issue_updated", "a-1", "HOOK-1"),
+    "linear": ("linear.Comment.create", "234d1a4e-b617-4388-90fe-adc3633d6b72", "2174add1-f7c8-44e3-bbf3-2d60b5ea8bc9"),
+    "mailgun": ("mailgun.delivered", "b2f0f5f4d3a94c6f9d1c0e7a8b6a5d4c3b2a1908", "a@example.com"),
+    "meta": ("meta.whatsapp_business_account.messages", "fffa2bbb863cdbc90410e2ba11fb91e9ce91bddc", "8856996819413533"),
+    "pagerduty": ("pagerduty.incident.priority_updated", "w-1", "PGR0VU2"),
+    "sendgrid": ("sendgrid.batch", "ef3e4606385ea6adbc55fceb6117cf2784040cf1", ""),
+    "shopify": ("shopify.orders/create", "b54557e4-bdd9-4b37-8a5f-bf7d70bcd043", "gid://shopify/Order/820982911946154508"),
+    "slack": ("slack.received", "398738663015.47445629121.803a0bc887a14d1", "T1DC2JH3J"),
+    "square": ("square.webhooks.test_notification", "ac3ac95b-f97d-458c-a6e6-18981597e05f", "MLEFBHHSJGVHD"),
+    "standard-webhooks": ("vector.received", "msg_p5jXN8AQM9LWM0D4loKWxJek", ""),
+    "stripe": ("stripe.invoice.paid", "evt_1", "in_1"),
+    "svix": ("vector.received", "msg_p5jXN8AQM9LWM0D4loKWxJek", ""),
+    "twilio": ("twilio.received", "7ff5f5e8aa2f59e9e4958d3779bcfedc75baf446", ""),
+    "typeform": ("typeform.form_response", "e-1", "lT4Z3j"),
+    "zendesk": ("zendesk.zen:event-type:ticket.created", "z-1", "zen:ticket:1"),
+    "zoom": ("zoom.meeting.started", "a55de1f1248ae82af58185cbaa126084ced84974", "4444AAAiAAAAAiAiAiiAii=="),
+}
+LONGEST = 40
+"""Hashes are compared by their first characters."""
+
+
+@pytest.mark.parametrize(("scheme", "expected"), DESCRIBED.items(), ids=DESCRIBED)
+def test_a_request_is_described_by_type_delivery_and_subject(scheme: str, expected: tuple[str, str, str]) -> None:
+    vector = vectors_of(FOLDER / f"{scheme}.json")[0]
+
+    described = describe(vector.scheme, request=vector.request)
+
+    assert (described.event_type, described.delivery_id[:LONGEST], described.repository) == expected
+
+
+def test_a_providers_own_headers_are_stored_and_its_tokens_are_not() -> None:
+    stored = {
+        vector.scheme.name: describe(vector.scheme, request=vector.request).headers for vector in all_vectors() if vector.published is False
+    }
+
+    assert "x-gitlab-token" not in stored["gitlab-token"]
+    assert stored["gitlab-token"]["x-gitlab-event"] == "Push Hook"
+    assert "authorization" not in stored["cloudevents"]
+    assert stored["cloudevents"]["ce-source"] == "/s"
+
+
+@pytest.mark.parametrize(
+    ("content", "event_type"),
+    [
+        ({"type": "event_callback", "event": {"type": "app_mention"}, "event_id": "Ev1"}, "slack.app_mention"),
+        ({"type": "block_actions"}, "slack.block_actions"),
+        ({"event": "text"}, "slack.received"),
+        ([], "slack.received"),
+    ],
+)
+def test_slack_events_and_interactions_are_told_apart(content: object, event_type: str) -> None:
+    request = Request(Headers([(b"content-type", b"application/json")]), json.dumps(content).encode())
+
+    assert describe(SCHEMES["slack"], request=request).event_type == event_type
+
+
+def test_of_a_sender_without_delivery_ids_the_same_bytes_are_one_delivery() -> None:
+    zoom, discord = (vectors_of(FOLDER / f"{name}.json")[0] for name in ("zoom", "discord"))
+    again = zoom.with_header("x-zm-request-timestamp", "1700000060")
+    later = discord.with_header("x-signature-timestamp", "1700000060")
+
+    assert describe(zoom.scheme, request=again.request).delivery_id == describe(zoom.scheme, request=zoom.request).delivery_id
+    assert describe(discord.scheme, request=later.request).delivery_id != describe(discord.scheme, request=discord.request).delivery_id
