@@ -1,32 +1,37 @@
-"""Runs a receiver: `python -m ingest`, also known as `hooklake ingest`."""
+"""Owns `hooklake ingest`: a parent that keeps the listening socket open and the receivers on it running.
+
+The parent handles no request. Its socket outlives every receiver, so that connections wait in its queue while one receiver
+makes way for the next: nobody is refused, whether a receiver dies, stops, or is replaced because of SIGHUP.
+
+    SIGTERM, SIGINT    receivers answer what they have accepted, and everything ends
+    SIGHUP             settings are read again; if they are fit, receivers are replaced one by one, the new one first
+
+Exit codes: 0 told to stop, 2 a setting is wrong or the log would lose events.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
-from starlette.applications import Starlette
 
-from infra.clock import Clock, EventIds
+from infra.running.child import RestartPolicy
 from infra.running.cli import run
-from infra.running.descriptors import room_for_connections
-from infra.running.ops import OpsServer
-from infra.running.serving import ServingLimits, serve
+from infra.running.merged_metrics import merged, page_of
+from infra.running.ops import OpsServer, listen_for_ops
+from infra.running.reloading import Reloading, stop_event
 from infra.running.sockets import inherited, listen
-from infra.settings import Settings, load_settings
-from infra.streams.stream import EventStream
+from infra.running.supervisor import Supervisor
+from infra.settings import home_directory
 from infra.telemetry import Telemetry
-from ingest.app import App, Lifespan
-from ingest.limits import InFlight
-from ingest.rates import Rates
-from ingest.receive import Receiver
+from ingest.crew import Crew, Found, find_settings
 from ingest.settings import IngestSettings
-from ingest.sources import Sources
-from ingest.watch import LogWatch
-from schemas.errors import StreamUnavailable
+
+CHILD_MODULE = "ingest.child"
+# Quick at first: senders wait in the queue meanwhile.
+RESTARTS = RestartPolicy(first_s=0.1, cap_s=10.0, healthy_s=10.0)
 
 cli = typer.Typer(add_completion=False)
 
@@ -37,81 +42,48 @@ def main(
     host: Annotated[str | None, typer.Option(help="Listen on this address instead of ingest.host.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Listen on this port instead of ingest.port.")] = None,
 ) -> None:
-    """Runs the receiver until SIGTERM or Ctrl-C; then it answers what it has accepted, and stops."""
-    settings = load_settings()
-    ingest = settings.section("ingest", IngestSettings)
-    sources = Sources.from_settings(settings)
-    if fd is not None:
-        listener = inherited(fd)
-    else:
-        wanted = ingest.port if port is None else port
-        listener = listen(host or ingest.host, port=wanted, setting="ingest.port", host_setting="ingest.host")
-    telemetry = Telemetry.start("ingest", settings.telemetry, home=settings.home)
-    try:
-        _run(settings, ingest=ingest, sources=sources, listener=listener, telemetry=telemetry)
-    finally:
-        telemetry.shutdown()
+    """Runs the receivers until SIGTERM or Ctrl-C; then they answer what they have accepted, and stop. SIGHUP replaces them one by one,
+    by such as know the settings as they are then."""
+    found = find_settings(home_directory())
+    listener = inherited(fd) if fd is not None else _listen(found.ingest, host=host, port=port)
+    with listener:
+        supervise(found, listener=listener)
 
 
-def _run(settings: Settings, *, ingest: IngestSettings, sources: Sources, listener: socket.socket, telemetry: Telemetry) -> None:
-    clock = Clock()
-    stream = EventStream.open(settings.log, home=settings.home, clock=clock)
-    watch = LogWatch(settings.log, home=settings.home, stream=stream, telemetry=telemetry)
-    _look_once(watch, telemetry=telemetry)
-    receiver = Receiver(
-        settings=ingest,
-        sources=sources,
-        stream=stream,
-        watch=watch,
-        telemetry=telemetry,
-        clock=clock,
-        ids=EventIds(clock),
-        in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
-        rates=Rates(clock.monotonic),
-    )
-    for tenant, name in sources.by_route:
-        telemetry.produced.add(0, {"tenant": tenant, "source": name})
-    host = settings.telemetry.ops_host
-    ops = OpsServer.bound(ingest.ops_port, host=host, telemetry=telemetry, is_ready=lambda: watch.is_ready, setting="ingest.ops_port")
-    ops.start()
-    try:
-        address, limits = listener.getsockname(), _limits(ingest)
-        places = {"host": address[0], "port": address[1], "ops_port": ops.port, "max_connections": limits.max_connections}
-        telemetry.log.info("receiver listening", **places, sources=len(sources.by_route))
-        serve(App(receiver, lifespan=_lifespan(stream, watch)), listener=listener, limits=limits)
-        telemetry.log.info("receiver stopped")
-    finally:
-        ops.stop()
-    if watch.verdict is not None:
-        raise watch.verdict
+def _listen(ingest: IngestSettings, *, host: str | None, port: int | None) -> socket.socket:
+    wanted = ingest.port if port is None else port
+    return listen(host or ingest.host, port=wanted, setting="ingest.port", host_setting="ingest.host")
 
 
-def _look_once(watch: LogWatch, *, telemetry: Telemetry) -> None:
-    try:
-        watch.look()
-    except StreamUnavailable as error:
-        telemetry.log.warning("the log is not there yet; answering 503 until it is", reason=str(error))
+def supervise(found: Found, *, listener: socket.socket) -> None:
+    """Returns when a signal has ended it and every receiver is gone; raises ConfigError, or exits with a receiver's own refusal."""
+    with ExitStack() as stack:
+        telemetry = Telemetry.start("ingest", found.settings.telemetry, home=found.settings.home)
+        stack.callback(telemetry.shutdown)
 
+        def say(said: str) -> None:
+            telemetry.log.info("receivers", said=said)
 
-def _lifespan(stream: EventStream, watch: LogWatch) -> Lifespan:
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with watch.running():
-            yield
-        await stream.close()
-
-    return lifespan
-
-
-def _limits(ingest: IngestSettings) -> ServingLimits:
-    return ServingLimits(
-        head_timeout_ms=ingest.head_timeout_ms,
-        # The exact cap is the application's; this one bounds what the parser keeps before there is a request.
-        max_head_bytes=4 * ingest.max_header_bytes,
-        idle_timeout_ms=ingest.idle_timeout_ms,
-        max_connections=room_for_connections(ingest.max_connections),
-        grace_ms=ingest.grace_ms,
-    )
+        crew = Crew(found, listener=listener, child_module=CHILD_MODULE, held=stack)
+        # Where the socket is ours alone, newcomers are refused from the first moment, and need not wait in vain.
+        supervisor = Supervisor(crew.muster(), None, say, policy=RESTARTS, before_stop=listener.close)
+        reloading = Reloading(
+            look=lambda: find_settings(found.settings.home),
+            take_over=lambda new: crew.make_way(new, supervisor=supervisor, say=say),
+            say=say,
+        )
+        supervisor.each_look = reloading.go_on
+        ops = OpsServer(
+            listen_for_ops(found.settings.telemetry.ops_host, port=found.ingest.ops_port, setting="ingest.ops_port"),
+            page=lambda: merged({name: page_of(crew.port_of(name)) for name in supervisor.names()}),
+            is_ready=supervisor.is_any_ready,
+        )
+        stack.callback(ops.stop)
+        ops.start()
+        address = listener.getsockname()
+        telemetry.log.info("receiver listening", host=address[0], port=address[1], ops_port=ops.port, sources=found.sources)
+        supervisor.run(stop_event(reloading))
+        telemetry.log.info("all receivers are stopped")
 
 
 if __name__ == "__main__":

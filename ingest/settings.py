@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from infra.running.serving_limits import ServingLimits
 from infra.settings import Strict
 from schemas.event import Priority
 
@@ -23,6 +24,7 @@ class IngestSettings(Strict):
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` for all of this machine.")
     port: int = Field(8080, ge=0, le=65535, description="The port that senders POST to.")
     ops_port: int = Field(9101, ge=0, le=65535, description="The port of `/metrics`, `/healthz` and `/readyz` for operators.")
+    receivers: int = Field(1, ge=1, le=64, description="How many processes serve the port.")
     max_body_bytes: int = Field(
         1024 * 1024, ge=1, description="The largest body of a source that sets none itself and whose scheme has no own cap."
     )
@@ -39,6 +41,16 @@ class IngestSettings(Strict):
         256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."
     )
     grace_ms: int = Field(10_000, ge=1000, description="How long a stopping receiver waits for the requests it has accepted.")
+
+    def serving_limits(self) -> ServingLimits:
+        return ServingLimits(
+            head_timeout_ms=self.head_timeout_ms,
+            # The exact cap is the application's; this one bounds what the parser keeps before there is a request.
+            max_head_bytes=4 * self.max_header_bytes,
+            idle_timeout_ms=self.idle_timeout_ms,
+            max_connections=self.max_connections,
+            grace_ms=self.grace_ms,
+        )
 
 
 class SourceSettings(Strict):

@@ -6,9 +6,6 @@ kernel's out-of-memory killer, not a loop without end. It holds the children's n
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from contextlib import ExitStack
 from typing import Annotated
 
@@ -18,11 +15,12 @@ from infra.running.child import RestartPolicy
 from infra.running.cli import run
 from infra.running.merged_metrics import merged, page_of
 from infra.running.ops import OpsServer, listen_for_ops
+from infra.running.reloading import Reloading, stop_event
+from infra.running.succession import replaced
 from infra.running.supervisor import Supervisor
 from infra.settings import Settings, check_name, load_settings
 from infra.telemetry import Telemetry
 from processors.crew import Crew, Wanted
-from processors.reloading import Reloading
 
 CHILD_MODULE = "processors.child"
 # Quick at first: what a dying child had in hand waits for the next one. A module that cannot live must not burn a processor.
@@ -57,7 +55,11 @@ def supervise(settings: Settings, *, wanted: Wanted) -> None:
             telemetry.log.info("children", group=wanted.group, said=said)
 
         supervisor = Supervisor(crew.children(options), None, say, policy=RESTARTS)
-        reloading = Reloading(supervisor, look=crew.muster_again, muster=crew.children, say=say)
+        reloading = Reloading(
+            look=crew.muster_again,
+            take_over=lambda options: replaced(crew.children(options), supervisor=supervisor, say=say),
+            say=say,
+        )
         supervisor.each_look = reloading.go_on
         ops = OpsServer(
             listen_for_ops(settings.telemetry.ops_host, port=options.ops_port, setting=f"groups.{wanted.group}.ops_port"),
@@ -70,30 +72,6 @@ def supervise(settings: Settings, *, wanted: Wanted) -> None:
         telemetry.log.info("worker's parent started", group=wanted.group, children=names, ops_port=ops.port)
         supervisor.run(stop_event(reloading))
         telemetry.log.info("all children are stopped", group=wanted.group)
-
-
-def stop_event(reloading: Reloading) -> threading.Event:
-    """Set by SIGINT and SIGTERM. SIGHUP asks for the settings to be read again, unless it says that our terminal is closed."""
-    stop, had_terminal = threading.Event(), has_terminal()
-
-    def hang_up() -> None:
-        if had_terminal and not has_terminal():
-            stop.set()
-        else:
-            reloading.ask()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    signal.signal(signal.SIGHUP, lambda *_: hang_up())
-    return stop
-
-
-def has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,18 @@ class Child:
     """Asked once when it runs and is not ready for `slow_after_s`: what a person should know about it."""
     slow_after_s: float = 10.0
     grace_s: float = 20.0
+    """How long it may take to stop before it is killed."""
+    leave_signal: signal.Signals = signal.SIGTERM
+    """What tells it to stop while its parent goes on, because another takes its place or it is in excess."""
+    leave_grace_s: float | None = None
+    """How long it may take then; None: as when everything stops."""
+    may_end_all: bool = False
+    """Exit code 2 after it was ready ends everything, too: what it works with has become unfit, for the others as well."""
     pass_fds: tuple[int, ...] = ()
+
+    @property
+    def leave_within_s(self) -> float:
+        return self.grace_s if self.leave_grace_s is None else self.leave_grace_s
 
 
 def stop_stages(children: Sequence[Child]) -> list[list[str]]:

@@ -1,8 +1,12 @@
 """Owns serving HTTP: one listening socket, connections that cannot be held for ever, and a drain that drops nobody.
 
 The socket may be inherited from a supervisor that keeps it open, so that connections wait in its queue while one
-server stops and the next one starts. On SIGTERM and SIGINT a server stops accepting, finishes what it has, tells
-keep-alive clients to reconnect, and returns.
+server stops and the next one starts. A server that is told to go stops accepting, finishes what it has, and tells
+keep-alive clients to reconnect. What differs is how long idle connections are left open for one more request:
+
+    SIGTERM, SIGINT    `drain_ms`: whoever stops it waits
+    SIGUSR1            as long as ever, up to `idle_timeout_ms`: others serve meanwhile, and nobody waits. Closing one sooner could
+                       meet a request that is on its way, and would be a reset that no restart is worth
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -19,6 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from infra.running.serving_limits import LEAVE, ServingLimits
 from infra.running.sockets import BACKLOG
 from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
@@ -29,24 +34,9 @@ AWAITED_ABOVE_LIMIT = 12
 AWAITED_FOR_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingLimits:
-    """What a connection may cost before the application sees a request."""
-
-    head_timeout_ms: int = 5_000
-    max_head_bytes: int = 65_536
-    idle_timeout_ms: int = 30_000
-    max_connections: int = 10_000
-    """What connects above it is told 503, and leaves."""
-    grace_ms: int = 10_000
-    drain_ms: int = 500
-    """How long an idle connection of a stopping server may still bring a request, which is answered with `Connection: close`.
-    Closing it at once would reset a request that is already on its way."""
-
-
-def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits) -> None:
-    """Serves until SIGTERM or SIGINT, then drains for at most the grace, and returns."""
-    server = uvicorn.Server(_Config(app, limits=limits))
+def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits, on_drain: Callable[[], None] = lambda: None) -> None:
+    """Serves until SIGTERM, SIGINT or SIGUSR1, then drains, and returns; `on_drain` is called when nothing more is accepted."""
+    server = _Server(_Config(app, limits=limits), on_drain=on_drain)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         server.should_exit = True
@@ -54,6 +44,7 @@ def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits) -> No
     # While it serves uvicorn has handlers of its own; afterwards it raises the signal again for whoever was there
     # before. That is this one, so that a drained process ends with 0 and not by the signal.
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    earlier[LEAVE] = signal.signal(LEAVE, lambda *_: server.leave())
     try:
         server.run(sockets=[listener])
     finally:
@@ -61,9 +52,44 @@ def serve(app: ASGIApp, *, listener: socket.socket, limits: ServingLimits) -> No
             signal.signal(number, handler)
 
 
+class _Server(uvicorn.Server):
+    config: _Config
+
+    def __init__(self, config: _Config, *, on_drain: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_drain = on_drain
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def leave(self) -> None:
+        """Stops with all the time that idle connections have."""
+        if not self.should_exit:
+            self.config.is_patient = True
+            self.config.timeout_graceful_shutdown = self.config.limits.leave_within_ms // 1000
+            self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.config.is_patient and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._hurry)
+
+    def _hurry(self) -> None:
+        """Everything stops now: who is idle has the little time that it would have had from the start."""
+        self.config.is_patient = False
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.config.is_draining = True
+        self._on_drain()
+        await super().shutdown(sockets)
+
+
 class _Config(uvicorn.Config):
     def __init__(self, app: ASGIApp, *, limits: ServingLimits) -> None:
         self.limits = limits
+        self.is_draining = False
+        self.is_patient = False
         super().__init__(
             app,
             http=Connection,
@@ -92,7 +118,6 @@ class Connection(HttpToolsProtocol):
         self._reads_head = True
         self._head_bytes = 0
         self._reads_body = False
-        self._is_draining = False
         self._deadline: asyncio.TimerHandle | None = None
         self._is_one_too_many = False
 
@@ -146,7 +171,7 @@ class Connection(HttpToolsProtocol):
         self._reads_body = True
         self._disarm()
         super().on_headers_complete()
-        if self._is_draining:
+        if self.config.is_draining:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -161,11 +186,12 @@ class Connection(HttpToolsProtocol):
             self._arm(LINGER_S)
 
     def shutdown(self) -> None:
-        self._is_draining = True
-        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]  # None before the first request.
-            self._arm(self.config.limits.drain_ms / 1000)
-        else:
+        """One that brings a request from now on is closed with its answer; one that brings none is closed in time."""
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None before the first request.
+            # Of requests that were sent without waiting for answers, the newest: it is answered last.
             self.cycle.keep_alive = False
+        elif not self.config.is_patient:
+            self._arm(self.config.limits.drain_ms / 1000)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(MalformedRequest(msg), status=400)
@@ -198,4 +224,4 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-__all__ = ["Connection", "ServingLimits", "serve"]
+__all__ = ["Connection", "serve"]

@@ -37,6 +37,7 @@ class Running:
     deaths: int = 0
     ready: bool = False
     was_ever_ready: bool = False
+    was_ready_in_this_life: bool = False
     unready_at: float = 0.0
     """Since when it is not ready: its start, or the moment when it ceased to be."""
     is_told_slow: bool = False
@@ -65,6 +66,8 @@ class Supervisor:
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     each_look: Callable[[], None] = lambda: None
     """Called between two looks at the children, in the same thread: the place to add and retire some."""
+    before_stop: Callable[[], None] = lambda: None
+    """Called once, before the children are told to stop."""
     _running: dict[str, Running] = field(default_factory=dict)
     _probes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=8, thread_name_prefix="probe"))
     _began_at: float = 0.0
@@ -72,7 +75,8 @@ class Supervisor:
     def run(self, stop: threading.Event, *, kill: threading.Event | None = None) -> None:
         """Returns when `stop` is set and every child is gone; `kill` cuts the stopping short.
 
-        Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready.
+        Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready, or, if it
+        `may_end_all`, when it does so though it was ready with them.
         """
         if self.logs is not None:
             self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,6 +90,7 @@ class Supervisor:
                 self.each_look()
                 stop.wait(TICK_S)
         finally:
+            self.before_stop()
             self._stop_all(kill or threading.Event())
             self._probes.shutdown(wait=False, cancel_futures=True)
 
@@ -99,9 +104,9 @@ class Supervisor:
     def retire(self, name: str) -> None:
         """Tells a child to stop, and forgets it when it has; it is not started again."""
         running = self._running[name]
-        running.retired_at, running.ready = time.monotonic(), False
+        running.retired_at = time.monotonic()
         if running.process is not None:
-            os.kill(running.process.pid, signal.SIGTERM)
+            os.kill(running.process.pid, running.child.leave_signal)
         self.say(f"{name} is told to stop")
 
     def names(self) -> list[str]:
@@ -109,11 +114,23 @@ class Supervisor:
         return list(self._running)
 
     def is_ready(self, name: str) -> bool:
+        """Of one that is told to stop: whether it still says so."""
         return name in self._running and self._running[name].ready
+
+    def is_retired(self, name: str) -> bool:
+        return name in self._running and self._running[name].retired_at is not None
+
+    def deaths_of(self, name: str) -> int:
+        """How often in a row it has died."""
+        return self._running[name].deaths if name in self._running else 0
+
+    def is_any_ready(self) -> bool:
+        """As far as the last look knows; may be asked from any thread."""
+        return any(running.ready for running in list(self._running.values()))
 
     def are_all_ready(self) -> bool:
         """As far as the last look knows; may be asked from any thread."""
-        return bool(self._running) and all(running.ready for running in list(self._running.values()))
+        return bool(self._running) and all(running.ready and running.retired_at is None for running in list(self._running.values()))
 
     def pid_of(self, name: str) -> int | None:
         process = self._running[name].process if name in self._running else None
@@ -132,9 +149,10 @@ class Supervisor:
 
     def _see_off(self, running: Running, *, since: float) -> None:
         if running.process is not None and not has_ended(running.process):
-            if time.monotonic() - since < running.child.grace_s:
+            running.ready = running.ready and self._probed(running, every_s=TICK_S) is not False
+            if time.monotonic() - since < running.child.leave_within_s:
                 return
-            self.say(f"{running.child.name} did not stop in {running.child.grace_s:g} s and is killed")
+            self.say(f"{running.child.name} did not stop in {running.child.leave_within_s:g} s and is killed")
         if running.process is not None:
             reap_group(running.process)
         del self._running[running.child.name]
@@ -174,7 +192,7 @@ class Supervisor:
                 preexec_fn=die_with(os.getpid()),
             )
         running.started_at = running.alive_at = running.unready_at = time.monotonic()
-        running.ready = False
+        running.ready = running.was_ready_in_this_life = False
         running.probe = running.pulse = None
         running.probed_at = 0.0
 
@@ -184,7 +202,8 @@ class Supervisor:
         running.process, running.ready = None, False
         lived_s = time.monotonic() - running.started_at
         reason = last_words(running.log_path, offset=running.log_offset) if returncode > 0 and running.log_path is not None else ""
-        if returncode == EXIT_CONFIG and not running.was_ever_ready:
+        has_turned = running.was_ready_in_this_life and running.child.may_end_all
+        if returncode == EXIT_CONFIG and (has_turned or not running.was_ever_ready):
             if running.log_path is None:
                 sys.exit(EXIT_CONFIG)  # Its sentence went to our own output.
             raise ConfigError(reason or f"{running.child.name} refuses its settings and does not say why; see {running.log_path}")
@@ -198,21 +217,27 @@ class Supervisor:
         now = time.monotonic()
         self._feel_pulse(running, now=now)
         self._tell_slow(running, now=now)
+        ready = self._probed(running, every_s=PROBE_EVERY_S if running.ready else TICK_S)
+        if ready is None or ready == running.ready:
+            return
+        running.ready = ready
+        self.say(self._readiness(running))
+        running.was_ever_ready = running.was_ready_in_this_life = True
+        running.unready_at, running.is_told_slow = now, False
+        if ready:
+            self._probes.submit(self.on_ready, running.child.name)
+
+    def _probed(self, running: Running, *, every_s: float) -> bool | None:
+        """What the child answers; None while it has not answered, or it is too early to ask again."""
         if running.probe is None:
-            if now - running.probed_at >= (PROBE_EVERY_S if running.ready else TICK_S):
+            if (now := time.monotonic()) - running.probed_at >= every_s:
                 running.probed_at = now
                 running.probe = self._probes.submit(running.child.is_ready)
-            return
+            return None
         if not running.probe.done():
-            return
+            return None
         ready, running.probe = running.probe.result(), None
-        if ready != running.ready:
-            running.ready = ready
-            self.say(self._readiness(running))
-            running.was_ever_ready = True
-            running.unready_at, running.is_told_slow = now, False
-            if ready:
-                self._probes.submit(self.on_ready, running.child.name)
+        return ready
 
     def _feel_pulse(self, running: Running, *, now: float) -> None:
         if running.child.is_alive is None or running.process is None:

@@ -16,6 +16,7 @@ import httpx
 from infra.running.healthcheck import answers_ok
 from tests.infra.running.processes import command_environment, until
 
+REAL = "ingest"
 BODY = b'{"repository": {"full_name": "octo/hello"}}'
 
 
@@ -40,8 +41,9 @@ class ReceiverProcess:
 def receiver_process(module: str, *, home: Path, log_url: str, settings: dict[str, str], files: int = 0) -> Iterator[ReceiverProcess]:
     """Ready when it is handed out; with `files` it may open no more than so many."""
     environment = command_environment(home, **{"LOG__URL": log_url, "LOG__TIMEOUT_MS": "500", **settings})
-    command = ["prlimit", f"--nofile={files}:{files}"] if files else []
-    process = subprocess.Popen([*command, sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
+    limited = ["prlimit", f"--nofile={files}:{files}"] if files else []
+    command = [sys.executable, "-m", *(["tests.faults.receiver_of"] if module != REAL else []), module]
+    process = subprocess.Popen([*limited, *command], env=environment, stderr=subprocess.DEVNULL)
     ports = (int(environment[f"HOOKLAKE_INGEST__{name}"]) for name in ("PORT", "OPS_PORT"))
     running = ReceiverProcess(process, *ports)
     try:

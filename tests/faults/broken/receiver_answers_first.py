@@ -1,6 +1,6 @@
 """The receiver without its first promise: it answers 202 when the append is on its way, not when it is synced.
 
-Run as `python -m tests.faults.broken.receiver_answers_first` in the place of `python -m ingest`.
+Run as `python -m tests.faults.broken.receiver_answers_first` in the place of `python -m ingest.child`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 
 from infra.running.cli import run
 from infra.streams.stream import EventStream
-from ingest.__main__ import cli
+from ingest.child import cli
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 

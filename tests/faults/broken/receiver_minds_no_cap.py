@@ -1,6 +1,6 @@
 """The receiver that goes on until the log's memory is full: nothing is left for what empties the log.
 
-Run as `python -m tests.faults.broken.receiver_minds_no_cap` in the place of `python -m ingest`.
+Run as `python -m tests.faults.broken.receiver_minds_no_cap` in the place of `python -m ingest.child`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from infra.running.cli import run
 from infra.settings import LogSettings
 from infra.streams.stream import EventStream
-from ingest.__main__ import cli
+from ingest.child import cli
 
 
 async def no_cap(stream: EventStream, log: LogSettings) -> bool:

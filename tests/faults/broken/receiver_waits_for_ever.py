@@ -1,13 +1,13 @@
 """The receiver that sets no deadline to the head of a request: who never ends one keeps his connection.
 
-Run as `python -m tests.faults.broken.receiver_waits_for_ever` in the place of `python -m ingest`.
+Run as `python -m tests.faults.broken.receiver_waits_for_ever` in the place of `python -m ingest.child`.
 """
 
 from __future__ import annotations
 
 from infra.running.cli import run
 from infra.running.serving import Connection
-from ingest.__main__ import cli
+from ingest.child import cli
 
 
 def no_deadline(connection: Connection, seconds: float) -> None:

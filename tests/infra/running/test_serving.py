@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[3]
 # Answers after as many seconds as its path says.
 PROGRAM = """
 import asyncio, sys
-from infra.running.serving import ServingLimits, serve
+from infra.running.serving import serve
+from infra.running.serving_limits import ServingLimits
 from infra.running.sockets import inherited
 
 async def app(scope, receive, send):
@@ -130,4 +131,38 @@ def test_an_idle_connection_is_closed_after_its_time(listener: socket.socket, se
     assert connection.sock.recv(1) == b""
     assert time.monotonic() - began < 25
     assert server.poll() is None
+    connection.close()
+
+
+def test_sigusr1_leaves_an_idle_client_its_time(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+    port = listener.getsockname()[1]
+    listener.close()
+
+    server.send_signal(signal.SIGUSR1)
+    while is_listening(port):
+        time.sleep(0.005)
+    time.sleep(2.5)  # Longer than a stopping server would wait.
+    connection.request("GET", "/0")
+    response = connection.getresponse()
+
+    assert (response.read(), response.headers["connection"]) == (b"ok", "close")
+    assert server.wait(timeout=20) == 0
+    connection.close()
+
+
+def test_sigterm_hurries_a_server_that_is_leaving(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+    port = listener.getsockname()[1]
+    listener.close()
+    server.send_signal(signal.SIGUSR1)
+    while is_listening(port):
+        time.sleep(0.005)
+    began = time.monotonic()
+
+    server.send_signal(signal.SIGTERM)
+
+    assert connection.sock.recv(1) == b""
+    assert time.monotonic() - began < 4  # Idle connections have 5 s otherwise.
+    assert server.wait(timeout=20) == 0
     connection.close()

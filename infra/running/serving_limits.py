@@ -1,0 +1,30 @@
+"""Owns what a connection may cost, and how long a server takes to go; known to those who do not serve themselves."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+LEAVE = signal.SIGUSR1
+"""Tells a server to make way for others that serve already; `serving.py` says what differs from SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLimits:
+    """What a connection may cost before the application sees a request."""
+
+    head_timeout_ms: int = 5_000
+    max_head_bytes: int = 65_536
+    idle_timeout_ms: int = 30_000
+    max_connections: int = 10_000
+    """What connects above it is told 503, and leaves."""
+    grace_ms: int = 10_000
+    """How long a stopping server works on what it has accepted."""
+    drain_ms: int = 500
+    """How long an idle connection of a stopping server may still bring a request, which is answered with `Connection: close`.
+    Closing it at once would reset a request that is already on its way."""
+
+    @property
+    def leave_within_ms(self) -> int:
+        """How long a server takes at most that makes way for another."""
+        return self.idle_timeout_ms + self.grace_ms

@@ -1,0 +1,119 @@
+"""Owns one receiver: a process that serves on a socket that its parent keeps, until its parent tells it to go.
+
+`hooklake ingest` starts it as `python -m ingest.child`. Exit codes: 0 told to stop or to leave, 2 a setting is wrong or the
+log would lose events; whatever else it ends with, the parent starts the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from starlette.applications import Starlette
+
+from infra.clock import Clock, EventIds
+from infra.running.cli import run
+from infra.running.descriptors import room_for_connections
+from infra.running.ops import OpsServer
+from infra.running.serving import serve
+from infra.running.sockets import inherited
+from infra.settings import Settings, load_settings
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.app import App, Lifespan
+from ingest.limits import InFlight
+from ingest.rates import Rates
+from ingest.receive import Receiver
+from ingest.settings import IngestSettings
+from ingest.sources import Sources
+from ingest.watch import LogWatch
+from schemas.errors import StreamUnavailable
+
+cli = typer.Typer(add_completion=False)
+
+
+@cli.command()
+def child(
+    fd: Annotated[int, typer.Option(min=0, help="Serve on this listening socket, inherited from the parent.")],
+    ops_fd: Annotated[int, typer.Option(min=0, help="Serve metrics and health on this inherited socket.")],
+    name: Annotated[str, typer.Option(help="What the parent calls this receiver.")] = "receiver",
+) -> None:
+    """Runs one receiver; `hooklake ingest` starts it, and starts the next one when it dies."""
+    settings = load_settings()
+    ingest = settings.section("ingest", IngestSettings)
+    sources = Sources.from_settings(settings)
+    telemetry = Telemetry.start("ingest", settings.telemetry, home=settings.home)
+    try:
+        with inherited(fd) as listener:
+            _serve(settings, ingest=ingest, sources=sources, listener=listener, ops=inherited(ops_fd), name=name, telemetry=telemetry)
+    finally:
+        telemetry.shutdown()
+
+
+def _serve(
+    settings: Settings,
+    *,
+    ingest: IngestSettings,
+    sources: Sources,
+    listener: socket.socket,
+    ops: socket.socket,
+    name: str,
+    telemetry: Telemetry,
+) -> None:
+    clock = Clock()
+    stream = EventStream.open(settings.log, home=settings.home, clock=clock)
+    watch = LogWatch(settings.log, home=settings.home, stream=stream, telemetry=telemetry)
+    _look_once(watch, telemetry=telemetry)
+    receiver = Receiver(
+        settings=ingest,
+        sources=sources,
+        stream=stream,
+        watch=watch,
+        telemetry=telemetry,
+        clock=clock,
+        ids=EventIds(clock),
+        in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
+        rates=Rates(clock.monotonic),
+    )
+    for tenant, source in sources.by_route:
+        telemetry.produced.add(0, {"tenant": tenant, "source": source})
+    draining = threading.Event()
+    ops_server = OpsServer(ops, page=telemetry.metrics_page, is_ready=lambda: watch.is_ready and not draining.is_set())
+    ops_server.start()
+    try:
+        limits = replace(ingest.serving_limits(), max_connections=room_for_connections(ingest.max_connections))
+        known = {"sources": len(sources.by_route), "max_connections": limits.max_connections}
+        telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
+        serve(App(receiver, lifespan=_lifespan(stream, watch)), listener=listener, limits=limits, on_drain=draining.set)
+        telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
+    finally:
+        ops_server.stop()
+    if watch.verdict is not None:
+        raise watch.verdict
+
+
+def _look_once(watch: LogWatch, *, telemetry: Telemetry) -> None:
+    try:
+        watch.look()
+    except StreamUnavailable as error:
+        telemetry.log.warning("the log is not there yet; answering 503 until it is", reason=str(error))
+
+
+def _lifespan(stream: EventStream, watch: LogWatch) -> Lifespan:
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with watch.running():
+            yield
+        await stream.close()
+
+    return lifespan
+
+
+if __name__ == "__main__":
+    run(cli, service="ingest")
