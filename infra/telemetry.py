@@ -2,6 +2,7 @@
 
 queue_messages_produced_total       counter    tenant, source       events appended to the log
 queue_messages_refused_total        counter    code                 requests not accepted, by the code of their error
+queue_messages_flagged_total        counter    tenant, source, flag events stored with a remark of the receiver
 queue_messages_consumed_total       counter    group                deliveries settled
 queue_messages_failed_total         counter    group                attempts that failed
 queue_consumer_lag                  gauge      group, stream        entries that the group has not settled
@@ -48,6 +49,7 @@ class Telemetry:
         meter = self._meters.get_meter("hooklake")
         self.produced = meter.create_counter("queue_messages_produced", description="Events appended to the log.")
         self.refused = meter.create_counter("queue_messages_refused", description="Requests not accepted, by the code of their error.")
+        self.flagged = meter.create_counter("queue_messages_flagged", description="Events stored with a remark of the receiver.")
         self.consumed = meter.create_counter("queue_messages_consumed", description="Deliveries settled.")
         self.failed = meter.create_counter("queue_messages_failed", description="Attempts that failed.")
         self.lag = meter.create_gauge("queue_consumer_lag", description="Entries that a group has not settled.")

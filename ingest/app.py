@@ -7,7 +7,7 @@ Starlette. Errors are `{"error": {"code", "message"}}`. An unexpected error is o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 
@@ -31,6 +31,7 @@ from schemas.errors import (
     Overloaded,
     OverRate,
     Refused,
+    SchemaMismatch,
     StaleTimestamp,
     TooSlow,
     Unavailable,
@@ -52,6 +53,7 @@ STATUSES: Mapping[type[HooklakeError], int] = MappingProxyType(
         TooSlow: 408,
         BodyTooLarge: 413,
         UnsupportedEncoding: 415,
+        SchemaMismatch: 422,
         OverRate: 429,
         HeadersTooLarge: 431,
         Unavailable: 503,
@@ -134,8 +136,11 @@ def _remote_address(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def accepted(receipt: Receipt) -> Answer:
-    body = b'{"event_id":"%b","duplicate":%b}' % (receipt.event_id.encode(), b"true" if receipt.duplicate else b"false")
+def accepted(receipts: Sequence[Receipt]) -> Answer:
+    """Of a body that was split, the id of its first part and how many there are; a duplicate only if every part is one."""
+    duplicate = b"true" if all(receipt.duplicate for receipt in receipts) else b"false"
+    parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
+    body = b'{"event_id":"%b","duplicate":%b%b}' % (receipts[0].event_id.encode(), duplicate, parts)
     return ACCEPTED, _json_headers(body), body
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs
 
 from ingest.json_body import parse
 from ingest.request import Request, member_of, text_at
-from ingest.scheme import Header, Member, Place, Scheme
+from ingest.scheme import Digest, Header, Member, Place, Scheme
 from schemas.errors import MalformedRequest
 
 LONGEST_NAME = 512
@@ -50,13 +50,29 @@ def describe(scheme: Scheme, *, request: Request) -> Description:
     )
 
 
+def describe_item(scheme: Scheme, *, request: Request, item: object, whole: Description, number: int) -> Description:
+    """One item of a batch that is described as a `whole`: what the item says about itself, and the rest as the batch has it.
+
+    Its delivery id is its own; else that of the batch, with the item's number. Items have no ordering key.
+    """
+    named = (text_at(item, place.path) for place in scheme.delivery_id if isinstance(place, Member))
+    numbered = f"{whole.delivery_id}#{number}" if whole.delivery_id else ""
+    return replace(
+        whole,
+        event_type=event_type(scheme, request=request, content=item),
+        repository=_name_at(scheme.repository, content=item),
+        delivery_id=next(filter(is_delivery_id, named), numbered),
+        key="",
+    )
+
+
 def content_of(scheme: Scheme, *, request: Request) -> object:
     """The body as a value: JSON, or the fields of a form; None when it is neither and need not be."""
     if not scheme.reads_body:
         return None
     content = _form_content(scheme, request=request) if scheme.form_field and request.is_form else request.content
-    if scheme.demands_json and not isinstance(content, list if scheme.is_batch else dict):
-        wanted = "array" if scheme.is_batch else "object"
+    if scheme.demands_json and not isinstance(content, list | dict if scheme.is_batch else dict):
+        wanted = "array or object" if scheme.is_batch else "object"
         raise MalformedRequest(f"the body is no JSON {wanted}, and scheme {scheme.name} sends nothing else")
     return content
 
@@ -84,9 +100,11 @@ def event_type(scheme: Scheme, *, request: Request, content: object) -> str:
 
 
 def delivery_id(scheme: Scheme, *, request: Request, content: object) -> str:
-    if scheme.is_batch and isinstance(content, list):
-        return _digest(request, scheme=scheme, timestamped=False)
-    return _first(scheme.delivery_id, scheme=scheme, request=request, content=content, fits=is_delivery_id)
+    places = scheme.delivery_id
+    if scheme.is_batch and isinstance(content, list) and places:
+        # What stands in the body is the name of an item, not of the batch.
+        places = (*(place for place in places if not isinstance(place, Member)), Digest())
+    return _first(places, scheme=scheme, request=request, content=content, fits=is_delivery_id)
 
 
 def _first(places: tuple[Place, ...], *, scheme: Scheme, request: Request, content: object, fits: Callable[[str], object]) -> str:

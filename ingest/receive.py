@@ -16,7 +16,6 @@ from infra.clock import Clock, EventIds
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.body import read_body, refuse_framing
-from ingest.describe import Description, describe
 from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
 from ingest.limits import Held, InFlight
@@ -25,6 +24,7 @@ from ingest.request import Request
 from ingest.settings import IngestSettings
 from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
+from ingest.splitting import Piece, pieces_of
 from ingest.watch import LogWatch
 from schemas.errors import HooklakeError
 from schemas.event import AuthContext, Priority, StreamEvent
@@ -57,8 +57,8 @@ class Receiver:
     in_flight: InFlight
     rates: Rates
 
-    async def receive(self, post: Post) -> Receipt:
-        """Raises Refused for the sender's mistakes and Unavailable for ours."""
+    async def receive(self, post: Post) -> list[Receipt]:
+        """One receipt, or one for each part of a body that is split. Raises Refused for the sender's mistakes and Unavailable for ours."""
         with self.in_flight.request() as held:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
@@ -73,16 +73,17 @@ class Receiver:
                     error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
                     raise
 
-    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Receipt:
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> list[Receipt]:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
-        described = describe(source.scheme, request=self._plain(request, source=source, held=held))
+        pieces = pieces_of(source, request=request, plain=self._plain(request, source=source, held=held))
         believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
-        event = self._event(source, described=described, body=body, proof=believed, traceparent=traceparent)
-        return await self._append(event)
+        priority = self._priority(source)
+        events = [self._event(source, piece=piece, priority=priority, proof=believed, traceparent=traceparent) for piece in pieces]
+        return await self._append(events)
 
     def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
@@ -94,16 +95,19 @@ class Receiver:
         held.grow(len(plain))
         return Request(request.headers, plain)
 
-    async def _append(self, event: StreamEvent) -> Receipt:
+    async def _append(self, events: list[StreamEvent]) -> list[Receipt]:
         self.watch.refuse_unproven()
         with self.telemetry.span("log.append"):
-            receipt = await self.stream.append(event)
+            receipts = [await self.stream.append(events[0])] if len(events) == 1 else await self.stream.append_parts(events)
         # The append may have been the first command on a new connection, to a server that nobody has looked at.
         await self.watch.prove()
-        if not receipt.duplicate:
-            self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
-        self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
-        return receipt
+        for event, receipt in zip(events, receipts, strict=True):
+            if not receipt.duplicate:
+                self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
+                for flag in event.flags:
+                    self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
+            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
+        return receipts
 
     def _priority(self, source: Source) -> Priority:
         """Charges the tenant's rate, where it has one: what is above it waits behind everybody else's events. Raises OverRate."""
@@ -111,7 +115,8 @@ class Receiver:
             return Priority.OVERFLOW
         return source.priority
 
-    def _event(self, source: Source, *, described: Description, body: bytes, proof: AuthContext, traceparent: str) -> StreamEvent:
+    def _event(self, source: Source, *, piece: Piece, priority: Priority, proof: AuthContext, traceparent: str) -> StreamEvent:
+        described, payload = piece.described, piece.payload
         return StreamEvent(
             id=self.ids.mint(),
             tenant_id=source.tenant,
@@ -120,14 +125,16 @@ class Receiver:
             repository=described.repository,
             delivery_id=described.delivery_id,
             key=described.key,
-            priority=self._priority(source),
+            priority=priority,
             timestamp=proof.verified_at,
-            payload=body,
-            body_sha256=hashlib.sha256(body).hexdigest(),
+            payload=payload,
+            body_sha256=hashlib.sha256(payload).hexdigest(),
             content_type=described.content_type,
             headers=described.headers,
             auth_context=proof,
             traceparent=traceparent,
+            part=piece.part,
+            flags=piece.flags,
         )
 
 

@@ -147,7 +147,8 @@ class Scheme:
     """Where in the body the ordering key stands, dotted; empty: no order is asked for."""
 
     is_batch: bool = False
-    """The body is a JSON array of events; `event_type`, `delivery_id`, `repository` and `key` are those of an item."""
+    """The body is a JSON array of events, and is split unless the source's settings say otherwise. `event_type`, `delivery_id` and
+    `repository` are those of an item."""
     demands_json: bool = False
     """A body that is no JSON object (of a batch: array) is refused; otherwise it is stored, whatever it is."""
     form_field: str = ""

@@ -78,6 +78,17 @@ class SourceSettings(Strict):
         pattern=POINTER,
         description="Where in a JSON body the ordering key stands; a processor with `key=True` runs events of one key in order.",
     )
+    split: bool | None = Field(
+        None,
+        description="Whether each element of a body that is a JSON array becomes an event; true for schemes that send batches, else false.",
+    )
+    schemas: dict[str, str] = Field(
+        default_factory=dict,
+        description='JSON Schemas by event type: `{github.push: "file:schemas/push.json"}`; `github.issues.*` and `*` stand for the rest.',
+    )
+    on_mismatch: Literal["refuse", "flag"] = Field(
+        "flag", description="An event that does not fit its schema: `flag` stores it with the flag `schema_mismatch`, `refuse` answers 422."
+    )
 
     header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that carries the signature.")
     prefix: str | None = Field(None, pattern=r"^[!-~]{0,32}$", description="`generic`: what stands before the signature, as in `sha256=`.")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
+from ingest.body_schemas import BodySchemas
 from ingest.keys import Key, prepare
 from ingest.scheme import Header, Scheme
 from ingest.schemes import GENERIC, SCHEMES
@@ -32,6 +33,9 @@ class Source:
     rate: RateSettings | None = None
     """Of its tenant; shared by all sources of it."""
     encodings: tuple[str, ...] = ()
+    splits: bool = False
+    """Each element of a body that is a JSON array becomes an event."""
+    schemas: BodySchemas | None = None
     public_url: str = ""
     """Where the sender posts to, as the sender has it; for schemes that sign the address."""
 
@@ -83,6 +87,8 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         max_body_bytes=given.max_body_bytes or scheme.max_body_bytes or ingest.max_body_bytes,
         priority=given.priority,
         encodings=given.encodings,
+        splits=scheme.is_batch and given.split is not False,
+        schemas=BodySchemas.read(given.schemas, on_mismatch=given.on_mismatch, home=settings.home, at=f"{at}.schemas"),
         public_url=_public_url(given, scheme=scheme, at=at),
     )
 
@@ -106,11 +112,16 @@ def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:
         record = _generic(given, at=at)
     else:
         _refuse_generic_settings(given, record=record, at=at)
+    is_batch = record.is_batch if given.split is None else record.is_batch or given.split
+    splits = is_batch and given.split is not False
+    if splits and given.key:
+        raise ConfigError(f"{at}.key={given.key}, but the source splits bodies: their parts have no order; set split: false, or no key")
     return replace(
         record,
         namespace=record.namespace or name,
         repository=given.repository or record.repository,
-        key=given.key or record.key,
+        key="" if splits else given.key or record.key,
+        is_batch=is_batch,
     )
 
 

@@ -11,6 +11,7 @@ HooklakeError
 │   ├── TooSlow             408
 │   ├── BodyTooLarge        413
 │   ├── UnsupportedEncoding 415
+│   ├── SchemaMismatch      422
 │   ├── OverRate            429, with Retry-After
 │   └── HeadersTooLarge     431
 ├── Unavailable             time; 503 + Retry-After, or a retry; exit code 3
@@ -101,6 +102,12 @@ class UnsupportedEncoding(Refused):
     """The body is compressed in a way that its source is not set up for."""
 
     code = "unsupported_encoding"
+
+
+class SchemaMismatch(Refused):
+    """The body does not fit the JSON Schema that the source's settings give to its event type."""
+
+    code = "schema_mismatch"
 
 
 class HeadersTooLarge(Refused):

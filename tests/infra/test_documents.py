@@ -28,7 +28,14 @@ def test_the_page_has_every_exit_code() -> None:
 
 def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
     telemetry = Telemetry.start("test", TelemetrySettings(), home=home)
-    for counter in (telemetry.produced, telemetry.refused, telemetry.consumed, telemetry.failed, telemetry.loop_failures):
+    for counter in (
+        telemetry.produced,
+        telemetry.refused,
+        telemetry.flagged,
+        telemetry.consumed,
+        telemetry.failed,
+        telemetry.loop_failures,
+    ):
         counter.add(1)
     telemetry.lag.set(1)
     telemetry.duration.record(1)
