@@ -5,6 +5,8 @@
 
 Each place is named where it is reached; without the variable, reaching one does nothing.
 
+    receiver.before_append, .before_answer                            a receiver, before the log or the spool is asked, and after
+    spool.before_settle                                               a receiver that empties a spool, once the log has a batch of it
     worker.after_read, .before_run, .before_settle, .after_settle     a child of a worker, around each of its steps
     requeue.before, .after, discard.before, .after                    `hooklake dead-letters`, around each letter
     archive.before_plan, .planned, .before_commit, .before_read_back, .before_sync, .before_move, .before_trim, .after_trim

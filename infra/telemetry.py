@@ -1,6 +1,9 @@
 """Owns what a process tells the outside: metrics, spans and log lines; none of it can fail the caller's work.
 
 queue_messages_produced_total       counter    tenant, source       events appended to the log
+queue_messages_spooled_total        counter    tenant, source       events kept in the spool, since the log did not take them
+queue_spool_bytes                   gauge                           bytes in this receiver's spool
+queue_spool_oldest_age_seconds      gauge                           how long the oldest event in this receiver's spool has waited
 queue_messages_refused_total        counter    code                 requests not accepted, by the code of their error
 queue_messages_flagged_total        counter    tenant, source, flag events stored with a remark of the receiver
 queue_messages_consumed_total       counter    group                deliveries settled
@@ -48,6 +51,13 @@ class Telemetry:
         self._meters = _meter_provider(service, registry=self._registry)
         meter = self._meters.get_meter("hooklake")
         self.produced = meter.create_counter("queue_messages_produced", description="Events appended to the log.")
+        self.spooled = meter.create_counter(
+            "queue_messages_spooled", description="Events kept in the receiver's spool, since the log did not take them."
+        )
+        self.spool_bytes = meter.create_gauge("queue_spool_bytes", description="Bytes in the receiver's spool.")
+        self.spool_age = meter.create_gauge(
+            "queue_spool_oldest_age_seconds", description="How long the oldest event in the receiver's spool has waited."
+        )
         self.refused = meter.create_counter("queue_messages_refused", description="Requests not accepted, by the code of their error.")
         self.flagged = meter.create_counter("queue_messages_flagged", description="Events stored with a remark of the receiver.")
         self.consumed = meter.create_counter("queue_messages_consumed", description="Deliveries settled.")

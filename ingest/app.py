@@ -108,10 +108,10 @@ class App:
         return _response({"status": "alive"}, status=200)
 
     async def _readyz(self, _: Request) -> Response:
-        """Ready means that the log would take an event now."""
-        if self._receiver.watch.is_ready:
+        """Ready means that an event would be kept now, on the log or in the spool."""
+        if self._receiver.keeper.is_ready:
             return _response({"status": "ready"}, status=200)
-        return _error_response(Unavailable("the log does not take events just now"))
+        return _error_response(Unavailable("neither the log nor a spool takes events just now"))
 
 
 def _post_of(scope: Scope, receive: Receive) -> Post:
@@ -140,7 +140,8 @@ def accepted(receipts: Sequence[Receipt]) -> Answer:
     """Of a body that was split, the id of its first part and how many there are; a duplicate only if every part is one."""
     duplicate = b"true" if all(receipt.duplicate for receipt in receipts) else b"false"
     parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
-    body = b'{"event_id":"%b","duplicate":%b%b}' % (receipts[0].event_id.encode(), duplicate, parts)
+    spooled = b',"spooled":true' if receipts[0].spooled else b""
+    body = b'{"event_id":"%b","duplicate":%b%b%b}' % (receipts[0].event_id.encode(), duplicate, parts, spooled)
     return ACCEPTED, _json_headers(body), body
 
 

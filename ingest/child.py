@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,11 +28,15 @@ from infra.settings import Settings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App, Lifespan
+from ingest.appending import Appender
+from ingest.drain import Drain
+from ingest.keeping import Keeper
 from ingest.limits import InFlight
 from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
+from ingest.spool import Spool
 from ingest.watch import LogWatch
 from schemas.errors import StreamUnavailable
 
@@ -70,11 +75,14 @@ def _serve(
     stream = EventStream.open(settings.log, home=settings.home, clock=clock)
     watch = LogWatch(settings.log, home=settings.home, stream=stream, telemetry=telemetry)
     _look_once(watch, telemetry=telemetry)
+    appender = Appender(stream, watch, telemetry)
+    spool = hold_spool(ingest, home=settings.home, telemetry=telemetry, clock=clock)
+    keeper = Keeper(appender, spool=spool)
+    drain = Drain(appender, spool=spool, keeper=keeper, home=settings.home) if spool is not None else None
     receiver = Receiver(
         settings=ingest,
         sources=sources,
-        stream=stream,
-        watch=watch,
+        keeper=keeper,
         telemetry=telemetry,
         clock=clock,
         ids=EventIds(clock),
@@ -82,15 +90,17 @@ def _serve(
         rates=Rates(clock.monotonic),
     )
     for tenant, source in sources.by_route:
-        telemetry.produced.add(0, {"tenant": tenant, "source": source})
+        for counter in (telemetry.produced, telemetry.spooled):
+            counter.add(0, {"tenant": tenant, "source": source})
     draining = threading.Event()
-    ops_server = OpsServer(ops, page=telemetry.metrics_page, is_ready=lambda: watch.is_ready and not draining.is_set())
+    ops_server = OpsServer(ops, page=telemetry.metrics_page, is_ready=lambda: keeper.is_ready and not draining.is_set())
     ops_server.start()
     try:
         limits = replace(ingest.serving_limits(), max_connections=room_for_connections(ingest.max_connections))
         known = {"sources": len(sources.by_route), "max_connections": limits.max_connections}
         telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
-        serve(App(receiver, lifespan=_lifespan(stream, watch)), listener=listener, limits=limits, on_drain=draining.set)
+        lifespan = _lifespan(stream, watch=watch, spool=spool, drain=drain)
+        serve(App(receiver, lifespan=lifespan), listener=listener, limits=limits, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
         ops_server.stop()
@@ -102,13 +112,30 @@ def _look_once(watch: LogWatch, *, telemetry: Telemetry) -> None:
     try:
         watch.look()
     except StreamUnavailable as error:
-        telemetry.log.warning("the log is not there yet; answering 503 until it is", reason=str(error))
+        telemetry.log.warning("the log is not there yet", reason=str(error))
 
 
-def _lifespan(stream: EventStream, watch: LogWatch) -> Lifespan:
+def hold_spool(ingest: IngestSettings, *, home: Path, telemetry: Telemetry, clock: Clock) -> Spool | None:
+    """None where there is none, also when its disk fails: a receiver without one still has its log."""
+    if not ingest.spool:
+        return None
+    try:
+        spool = Spool.hold(home, max_bytes=ingest.spool_max_bytes, clock=clock)
+    except OSError as error:
+        telemetry.log.error("no spool can be used, so what the log does not take is refused", reason=str(error))
+        return None
+    telemetry.log.info("spool held", receiver=spool.folder.receiver, size_bytes=spool.size_bytes)
+    return spool
+
+
+def _lifespan(stream: EventStream, *, watch: LogWatch, spool: Spool | None, drain: Drain | None) -> Lifespan:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with watch.running():
+        async with watch.running(), contextlib.AsyncExitStack() as with_spool:
+            if spool is not None and drain is not None:
+                spool.start()
+                with_spool.push_async_callback(spool.close)
+                await with_spool.enter_async_context(drain.running())
             yield
         await stream.close()
 

@@ -1,7 +1,7 @@
 """Owns the way of one request from its first byte to the log; what it raises decides the sender's answer (`app.py`).
 
-Nothing is answered before the append: a receipt means that the event is on the synced log. Everything before it is
-either a decision of a pure function or the sender's own bytes; only the last step can be unavailable.
+Nothing is answered before the event is kept: a receipt means that it is on the synced log, or in the synced spool. Everything
+before it is either a decision of a pure function or the sender's own bytes; only the last step can be unavailable.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from datetime import datetime
 from starlette.types import Receive
 
 from infra.clock import Clock, EventIds
-from infra.streams.stream import EventStream
+from infra.failpoints import reach
 from infra.telemetry import Telemetry
 from ingest.body import read_body, refuse_framing
 from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
+from ingest.keeping import Keeper
 from ingest.limits import Held, InFlight
 from ingest.rates import Rates
 from ingest.request import Request
@@ -25,7 +26,6 @@ from ingest.settings import IngestSettings
 from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
 from ingest.splitting import Piece, pieces_of
-from ingest.watch import LogWatch
 from schemas.errors import HooklakeError
 from schemas.event import AuthContext, Priority, StreamEvent
 from schemas.receipt import Receipt
@@ -49,8 +49,7 @@ class Receiver:
 
     settings: IngestSettings
     sources: Sources
-    stream: EventStream
-    watch: LogWatch
+    keeper: Keeper
     telemetry: Telemetry
     clock: Clock
     ids: EventIds
@@ -83,7 +82,10 @@ class Receiver:
         believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
         priority = self._priority(source)
         events = [self._event(source, piece=piece, priority=priority, proof=believed, traceparent=traceparent) for piece in pieces]
-        return await self._append(events)
+        reach("receiver.before_append")
+        receipts = await self.keeper.keep(events)
+        reach("receiver.before_answer")
+        return receipts
 
     def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
@@ -94,20 +96,6 @@ class Receiver:
             return request
         held.grow(len(plain))
         return Request(request.headers, plain)
-
-    async def _append(self, events: list[StreamEvent]) -> list[Receipt]:
-        self.watch.refuse_unproven()
-        with self.telemetry.span("log.append"):
-            receipts = [await self.stream.append(events[0])] if len(events) == 1 else await self.stream.append_parts(events)
-        # The append may have been the first command on a new connection, to a server that nobody has looked at.
-        await self.watch.prove()
-        for event, receipt in zip(events, receipts, strict=True):
-            if not receipt.duplicate:
-                self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
-                for flag in event.flags:
-                    self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
-            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
-        return receipts
 
     def _priority(self, source: Source) -> Priority:
         """Charges the tenant's rate, where it has one: what is above it waits behind everybody else's events. Raises OverRate."""

@@ -40,6 +40,10 @@ class IngestSettings(Strict):
     max_in_flight_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."
     )
+    spool: bool = Field(True, description="Whether events that the log cannot take are kept on disk here, instead of being refused.")
+    spool_max_bytes: int = Field(
+        1024 * 1024 * 1024, ge=1024 * 1024, description="The most bytes that a receiver's spool may hold; above it the answer is 503."
+    )
     grace_ms: int = Field(10_000, ge=1000, description="How long a stopping receiver waits for the requests it has accepted.")
 
     def serving_limits(self) -> ServingLimits:

@@ -112,6 +112,6 @@ class LogWatch:
 
     def _tell_cap(self, *, is_full: bool) -> None:
         if is_full != self._is_full:
-            self._telemetry.log.warning("the log is above its hard cap; answering 503" if is_full else "the log takes events again")
+            self._telemetry.log.warning("the log is above its hard cap" if is_full else "the log is below its hard cap again")
         self._is_full = is_full
         self._answers = not is_full

@@ -17,6 +17,8 @@ HooklakeError
 ├── Unavailable             time; 503 + Retry-After, or a retry; exit code 3
 │   ├── StreamUnavailable   the log does not answer, or refuses to write
 │   │   └── LogFull         the log is above its hard cap
+│   ├── SpoolFull           the log does not take it, and the receiver's spool has no room left
+│   ├── SpoolUnavailable    the log does not take it, and the spool's disk fails
 │   ├── Overloaded          too many requests are in flight here
 │   └── TableUnavailable    a Delta table cannot be read or written just now
 ├── NotFound                the operator; a name that fits nothing; exit code 1
@@ -146,6 +148,18 @@ class LogFull(StreamUnavailable):
     """The log is above its hard cap and takes nothing more."""
 
     code = "log_full"
+
+
+class SpoolFull(Unavailable):
+    """The log does not take the event, and the receiver's spool has no room left."""
+
+    code = "spool_full"
+
+
+class SpoolUnavailable(Unavailable):
+    """The log does not take the event, and the spool's disk fails."""
+
+    code = "spool_unavailable"
 
 
 class Overloaded(Unavailable):

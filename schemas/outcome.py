@@ -1,4 +1,4 @@
-"""Owns `Outcome`: what became of one delivery of an event in its group, as it is recorded for the archive."""
+"""Owns what is recorded for the archive beside events: `Outcome`, what became of one delivery in its group, and `Alias`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ class Ran(NamedTuple):
 
 # A quarter of what its constructor costs.
 ran: Callable[[tuple[str, str, int, int, float]], Ran] = functools.partial(tuple.__new__, Ran)
+
+
+class Alias(NamedTuple):
+    """An accepted event that turned out to be an earlier one's duplicate after its sender had been answered with `event_id`."""
+
+    event_id: str
+    first_id: str
+    """The event that there is."""
+    tenant_id: str
+    source: str
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""Owns `Receipt`: what the log says about an event that was handed to it."""
+"""Owns `Receipt`: what the log, or the spool in its place, says about an event that was handed to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof that an event is on the synced log, at a position of one stream and incarnation."""
+    """Proof that an event is on the synced log, at a position of one stream and incarnation; or in a receiver's synced spool."""
 
     event_id: str
     """The event's own id, or that of the first one when this is a duplicate."""
@@ -21,3 +21,5 @@ class Receipt:
     """The gapless number within (stream, incarnation); 0 for a duplicate, and while it waits."""
     scheduled: bool = False
     """The event is stored and waits for its time; it has no entry id and no number yet."""
+    spooled: bool = False
+    """The event is in the receiver's spool and will be appended from there; it has no position yet, and may turn out a duplicate."""

@@ -8,7 +8,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
                                                        group's next worker that can takes them back, into the retry stream
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
-    {n}:outcomes                               stream  what was settled, one packed entry per settled batch
+    {n}:outcomes                               stream  what was settled, one packed entry per settled batch; and aliases
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
     {n}:registry                               hash    number of shards, declared groups, their positions and signs of life

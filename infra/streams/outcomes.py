@@ -1,7 +1,8 @@
-"""Owns the record of what was settled: one packed entry per settled batch in `{n}:outcomes`. Pure, but for reading it back.
+"""Owns the records in `{n}:outcomes`: what was settled, one packed entry per settled batch, and aliases. Pure.
 
 Columns, not rows: the names stand once, and a batch of hundreds costs little more than its event ids. `settle.lua` adds which of
 the deliveries were lost after all, and which became dead letters because their writes were refused, since only it knows.
+An alias is an entry of its own, by `alias.lua`; the field `record` tells them apart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import orjson
 
 from infra.streams.entries import Fields
 from schemas.errors import MalformedEntry
-from schemas.outcome import Outcome, Ran, Step
+from schemas.outcome import Alias, Outcome, Ran, Step
 
 COLUMNS = ("event_ids", "processors", "attempts", "started_at_ms", "durations_ms", "steps")
 
@@ -24,8 +25,18 @@ def pack(settled: Sequence[tuple[Ran, Step]]) -> bytes:
     return orjson.dumps(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
 
 
+def alias_of(fields: Fields) -> Alias | None:
+    """What an entry says about an id that a sender was given; None when it is a record of what was settled. Raises MalformedEntry."""
+    if fields.get(b"record") != b"alias":
+        return None
+    try:
+        return Alias(*(fields[name].decode() for name in (b"event_id", b"first_id", b"tenant_id", b"source")))
+    except (KeyError, ValueError) as error:
+        raise MalformedEntry(f"the entry is no alias: {type(error).__name__}: {error}", fields=fields) from error
+
+
 def unpack(fields: Fields) -> list[Outcome]:
-    """What one entry of the stream says was settled; raises MalformedEntry."""
+    """What one entry of the stream says was settled; raises MalformedEntry, also for an alias."""
     try:
         columns: dict[str, list[Any]] = orjson.loads(fields[b"batch"])
         lost, refused = _places(fields[b"lost"]), _places(fields.get(b"refused", b""))

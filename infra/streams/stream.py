@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -46,22 +46,24 @@ class EventStream:
         keys = Keys(log.prefix, log.shards)
         return cls(open_pipeline(log, home=home), keys=keys, window=SeenWindow.parse(log.window), clock=clock or Clock())
 
-    async def append(self, event: StreamEvent, *, deliver_at: datetime | None = None) -> Receipt:
+    async def append(self, event: StreamEvent, *, deliver_at: datetime | None = None, recheck: bool = False) -> Receipt:
         """Puts the event on its stream unless it is there already; raises StreamUnavailable, LogFull above the hard cap.
 
         With a `deliver_at` that the server's clock has not reached, the event is stored and waits; no group sees it before then.
+        With `recheck` the archive looks for it in its table too: it may have been archived long ago.
         """
         shard = self._keys.shard_of(event)
-        reply = await self._run("append", call=self._append_call(event, shard=shard, deliver_at=deliver_at), shard=shard)
-        return _receipt(reply)
+        call = self._append_call(event, shard=shard, deliver_at=deliver_at, recheck=recheck)
+        return _receipt(await self._run("append", call=call, shard=shard))
 
-    async def append_parts(self, events: Sequence[StreamEvent]) -> list[Receipt]:
+    async def append_parts(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """Puts the parts of one body on their stream, each unless it is there already, all of them or none; raises like `append`.
 
         They have one tenant, source and priority, and are at most MOST_PARTS: a server does nothing else while it takes them.
         """
         shard = self._keys.shard_of(events[0])
-        return [_receipt(reply) for reply in await self._run("append_parts", call=self._parts_call(events, shard=shard), shard=shard)]
+        call = self._parts_call(events, shard=shard, recheck=recheck)
+        return [_receipt(reply) for reply in await self._run("append_parts", call=call, shard=shard)]
 
     async def _run(self, name: str, *, call: _Call, shard: int) -> Any:
         for _ in range(3):
@@ -76,7 +78,7 @@ class EventStream:
             self._incarnations.forget(shard)
         raise StreamUnavailable(f"shard {shard} of the log changes its incarnation faster than events can be appended")
 
-    def _append_call(self, event: StreamEvent, *, shard: int, deliver_at: datetime | None) -> _Call:
+    def _append_call(self, event: StreamEvent, *, shard: int, deliver_at: datetime | None, recheck: bool) -> _Call:
         marker = marker_of(event)
         seen = self._window.keys(self._keys, shard=shard, marker=marker, now_ms=self._clock.now_ms())
         return _Call(
@@ -88,21 +90,21 @@ class EventStream:
                 uuid.UUID(event.id).bytes,
                 f"{event.tenant_id}:{event.source}",
                 self._window.ttl_s,
-                0,
+                int(recheck),
                 self._keys.delayed(shard),
                 0 if deliver_at is None else to_epoch_ms(deliver_at),
                 *encode(event),
             ],
         )
 
-    def _parts_call(self, events: Sequence[StreamEvent], *, shard: int) -> _Call:
+    def _parts_call(self, events: Sequence[StreamEvent], *, shard: int, recheck: bool) -> _Call:
         first, now_ms = events[0], self._clock.now_ms()
         seen = self._window.keys(self._keys, shard=shard, marker=marker_of(first), now_ms=now_ms)
         args: list[str | bytes | int] = [
             EVENT_STREAMS.index(first.priority.value) + 1,
             f"{first.tenant_id}:{first.source}",
             self._window.ttl_s,
-            0,
+            int(recheck),
             self._keys.delayed(shard),
         ]
         for event in events:
@@ -110,6 +112,19 @@ class EventStream:
             digest, event_id = bytes.fromhex(event.body_sha256)[:8], uuid.UUID(event.id).bytes
             args += [bucket_of(marker), marker, digest, event_id, len(encoded), *encoded]
         return _Call(keys=[*self._keys.event_streams(shard), self._keys.ledger(shard), *seen], args=args)
+
+    async def alias(self, event: StreamEvent, *, first_id: str) -> None:
+        """Records that an event whose id was given to its sender is an earlier one's duplicate; repeating is harmless."""
+        shard = self._keys.shard_of(event)
+        at = [self._keys.ledger(shard), self._keys.outcomes(shard)]
+        await self._pipeline.run("alias", keys=at, args=[event.id, first_id, event.tenant_id, event.source], is_confirmed=True)
+
+    def shard_of(self, event: StreamEvent) -> int:
+        return self._keys.shard_of(event)
+
+    def fate_of(self, shard: int) -> Iterable[int]:
+        """The shards that are lost with this one: on one server all of them, on a cluster perhaps only itself."""
+        return self._keys.all_shards() if self._pipeline.one_keyspace else (shard,)
 
     @property
     def generation(self) -> int:

@@ -80,6 +80,7 @@ async def hooks_of(module: str, *, pair: Pair, home: Path) -> AsyncIterator[Hook
     initialise(home)
     log = pair.log
     settings = {"LOG__DURABILITY": log.durability, "LOG__TIMEOUT_MS": str(log.timeout_ms), "LOG__SHARDS": str(log.shards)}
+    settings["INGEST__SPOOL"] = "false"  # with one, the receiver would have them all
     with ExitStack() as running:
         # In threads: the receiver reaches its log through proxies that live in this event loop.
         hook = await asyncio.to_thread(running.enter_context, receiver(module, home=home, log_url=log.url, **settings))

@@ -30,6 +30,7 @@ def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
     telemetry = Telemetry.start("test", TelemetrySettings(), home=home)
     for counter in (
         telemetry.produced,
+        telemetry.spooled,
         telemetry.refused,
         telemetry.flagged,
         telemetry.consumed,
@@ -37,7 +38,8 @@ def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
         telemetry.loop_failures,
     ):
         counter.add(1)
-    telemetry.lag.set(1)
+    for gauge in (telemetry.lag, telemetry.spool_bytes, telemetry.spool_age):
+        gauge.set(1)
     telemetry.duration.record(1)
     page = telemetry.metrics_page().decode()
     telemetry.shutdown()

@@ -17,6 +17,8 @@ from infra.settings import LogSettings, TelemetrySettings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
+from ingest.appending import Appender
+from ingest.keeping import Keeper
 from ingest.limits import InFlight
 from ingest.rates import Rates
 from ingest.receive import Receiver
@@ -36,12 +38,12 @@ def telemetry(home: Path) -> Iterator[Telemetry]:
 @pytest.fixture
 async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiver:
     stream = EventStream.open(log, home=home)
+    appender = Appender(stream, LogWatch(log, home=home, stream=stream, telemetry=telemetry), telemetry)
     clock = Clock()
     return Receiver(
         settings=IngestSettings(),
         sources=Sources.from_settings(load_settings(write_home(home, log=log))),
-        stream=stream,
-        watch=LogWatch(log, home=home, stream=stream, telemetry=telemetry),
+        keeper=Keeper(appender, spool=None),
         telemetry=telemetry,
         clock=clock,
         ids=EventIds(clock),

@@ -1,4 +1,7 @@
-"""A log that is down, comes back, or may not hold events; each test has a server of its own."""
+"""A log that is down, comes back, or may not hold events, for a receiver without a spool; each test has a server of its own.
+
+With a spool, see `test_spooling.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
 @pytest.fixture
 def started(home: Path, server: EmbeddedServer) -> Iterator[list[RunningReceiver]]:
     """Receivers that the test has started; they are stopped when it ends."""
-    write_home(home, log=LogSettings(url=server.url, timeout_ms=1000))
+    write_home(home, log=LogSettings(url=server.url, timeout_ms=1000), ingest={"port": 0, "ops_port": 0, "spool": False})
     running: list[RunningReceiver] = []
     yield running
     for receiver in running:

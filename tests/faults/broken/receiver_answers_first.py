@@ -16,8 +16,8 @@ from schemas.receipt import Receipt
 really_append = EventStream.append
 
 
-async def append_later(stream: EventStream, event: StreamEvent) -> Receipt:
-    task = asyncio.ensure_future(really_append(stream, event))
+async def append_later(stream: EventStream, event: StreamEvent, *, recheck: bool = False) -> Receipt:
+    task = asyncio.ensure_future(really_append(stream, event, recheck=recheck))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return Receipt(event.id, duplicate=False, conflict=False, stream="default", incarnation="", entry_id="", sequence=0)
 

@@ -200,7 +200,7 @@ def test_a_host_that_this_machine_is_not_is_named(home: Path) -> None:
 
 
 def test_a_log_that_does_not_answer_is_said_without_its_password(home: Path) -> None:
-    with up_on(home, LOG__URL="redis://:hunter2@127.0.0.1:1/0") as up:
+    with up_on(home, LOG__URL="redis://:hunter2@127.0.0.1:1/0", INGEST__SPOOL="false") as up:
         up.await_saying("s: the log at redis://127.0.0.1:1 does not answer; senders get 503 until it does")
 
         assert up.said.count("senders get 503") == 1

@@ -1,0 +1,39 @@
+"""Owns handing events to the log and believing its answer: the server is proven fit, the events counted and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.watch import LogWatch
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """The log, as a receiver uses it."""
+
+    stream: EventStream
+    watch: LogWatch
+    telemetry: Telemetry
+
+    async def append(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
+        """One event, or the parts of one body together; raises StreamUnavailable when the log cannot be believed to have them."""
+        self.watch.refuse_unproven()
+        with self.telemetry.span("log.append"):
+            if len(events) == 1:
+                receipts = [await self.stream.append(events[0], recheck=recheck)]
+            else:
+                receipts = await self.stream.append_parts(events, recheck=recheck)
+        # The append may have been the first command on a new connection, to a server that nobody has looked at.
+        await self.watch.prove()
+        for event, receipt in zip(events, receipts, strict=True):
+            if not receipt.duplicate:
+                self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
+                for flag in event.flags:
+                    self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
+            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
+        return receipts

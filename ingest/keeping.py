@@ -1,0 +1,86 @@
+"""Owns the decision where an event is kept: on the log, or in the spool while the log cannot be believed to take it.
+
+The first append that is refused or in doubt is the last one that is waited for: from then on events go to the spool at once, until
+whoever empties it (`drain.py`) finds that the log takes them. Events of a shard that has some in the spool follow them there, so that
+they do not overtake each other. What neither can keep is a 503.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingest.appending import Appender
+from ingest.spool import Spool
+from schemas.errors import ConfigError, SpoolFull, SpoolUnavailable, StreamUnavailable
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
+
+
+class Keeper:
+    """Keeps events, somewhere that is synced."""
+
+    def __init__(self, appender: Appender, *, spool: Spool | None) -> None:
+        self._appender = appender
+        self._stream = appender.stream
+        self._telemetry = appender.telemetry
+        self._spool = spool
+        self._down: dict[int, str] = {}
+        """Shards that the log did not take events of when it was last asked to, and what it said."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an event would be kept now."""
+        return self._appender.watch.is_ready or (self._spool is not None and self._spool.has_room)
+
+    async def keep(self, events: Sequence[StreamEvent]) -> list[Receipt]:
+        """Their receipts, when all of them are kept: one event, or the parts of one body. Raises Unavailable."""
+        if self._spool is None:
+            return await self._appender.append(events)
+        if not self._down and self._spool.is_empty:
+            return await self._on_the_log(events, spool=self._spool)
+        shard = self._stream.shard_of(events[0])
+        if shard not in self._down and not self._spool.has(shard):
+            return await self._on_the_log(events, spool=self._spool)
+        try:
+            return await self._in_the_spool(events, spool=self._spool)
+        except (SpoolFull, SpoolUnavailable):
+            if shard in self._down:
+                raise
+            # Better out of order than refused: order is promised to nobody here.
+            return await self._appender.append(events)
+
+    async def _on_the_log(self, events: Sequence[StreamEvent], *, spool: Spool) -> list[Receipt]:
+        try:
+            return await self._appender.append(events)
+        except (StreamUnavailable, ConfigError) as error:
+            # Whether it is on the log or not: under its own event id it is appended once.
+            self._note_down(self._stream.shard_of(events[0]), why=str(error))
+            return await self._in_the_spool(events, spool=spool)
+
+    async def _in_the_spool(self, events: Sequence[StreamEvent], *, spool: Spool) -> list[Receipt]:
+        await spool.keep(events, shard=self._stream.shard_of(events[0]))
+        for event in events:
+            self._telemetry.spooled.add(1, {"tenant": event.tenant_id, "source": event.source})
+            self._telemetry.log.debug("event spooled", event_id=event.id, type=event.event_type)
+        return [spooled_receipt(event) for event in events]
+
+    def _note_down(self, shard: int, *, why: str) -> None:
+        if not self._down:
+            self._telemetry.log.warning("the log takes no events; spooling them", reason=why)
+        self._down.update(dict.fromkeys(self._stream.fate_of(shard), why))
+
+    def note_up(self, shard: int) -> None:
+        """The log has taken an event of this shard."""
+        if shard in self._down:
+            for other in self._stream.fate_of(shard):
+                self._down.pop(other, None)
+            if not self._down:
+                self._telemetry.log.info("the log takes events again")
+
+    def try_again(self) -> None:
+        """Nothing is in the spool, so the next event has to find out whether the log takes it."""
+        self._down.clear()
+
+
+def spooled_receipt(event: StreamEvent) -> Receipt:
+    return Receipt(event.id, duplicate=False, conflict=False, stream="", incarnation="", entry_id="", sequence=0, spooled=True)

@@ -1,0 +1,224 @@
+"""A log that is down, hangs, comes back, or may not hold events, for a receiver with its spool; each test has a server of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.running.embedded import EmbeddedServer, free_port
+from infra.settings import LogSettings
+from infra.spools import read_spools
+from infra.streams.entries import as_fields
+from infra.streams.keys import Keys
+from infra.streams.outcomes import alias_of
+from tests.infra.streams.raw import open_raw
+from tests.ingest.receivers import DEADLINE_S, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
+from tests.ingest.spooling import segment_files, spooled_events
+
+TIMEOUT_MS = 1000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    own = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
+    own.start()
+    yield own
+    own.kill()
+
+
+@pytest.fixture
+def started(home: Path, server: EmbeddedServer) -> Iterator[list[RunningReceiver]]:
+    write_home(home, log=log_of(server))
+    running: list[RunningReceiver] = []
+    yield running
+    for receiver in running:
+        receiver.stop()
+
+
+def log_of(server: EmbeddedServer) -> LogSettings:
+    return LogSettings(url=server.url, timeout_ms=TIMEOUT_MS)
+
+
+def start(home: Path, started: list[RunningReceiver]) -> RunningReceiver:
+    started.append(start_receiver(home))
+    return started[-1]
+
+
+def entries(server: EmbeddedServer, home: Path, *, of: str = "events") -> list[dict[bytes, bytes]]:
+    log = log_of(server)
+    client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
+    names = [[*keys.event_streams(shard)] if of == "events" else [keys.outcomes(shard)] for shard in keys.all_shards()]
+    found: list[Any] = [entry for of_shard in names for name in of_shard for entry in client.xrange(name)]
+    client.close()
+    return [fields if isinstance(fields, dict) else as_fields(fields) for _, fields in found]
+
+
+def ids_on(server: EmbeddedServer, home: Path) -> list[str]:
+    return sorted(fields[b"id"].decode() for fields in entries(server, home))
+
+
+def waiting(home: Path) -> int:
+    return sum(state.events for state in read_spools(home))
+
+
+def is_drained(home: Path) -> bool:
+    return waiting(home) == 0 and not segment_files(home)
+
+
+def is_kept_on_the_log(receiver: RunningReceiver) -> bool:
+    answer = post_push(receiver.port)
+    return answer.status == 202 and "spooled" not in answer.json
+
+
+def test_what_comes_while_the_log_is_down_is_accepted_and_on_the_log_when_it_is_back(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start(home, started)
+    before = post_push(receiver.port)
+    server.kill()
+
+    during = [post_push(receiver.port) for _ in range(20)]
+    kept = [event.id for event in spooled_events(home)]
+    ready = post(receiver.port, body=b"", headers={}, path="/readyz", method="GET").status
+    server.start()
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+
+    accepted = [answer.json["event_id"] for answer in [before, *during]]
+    assert ({answer.status for answer in during}, {answer.json.get("spooled") for answer in during}) == ({202}, {True})
+    assert (kept, ready) == (accepted[1:], 200)
+    assert ids_on(server, home) == sorted(accepted)
+    assert {fields[b"id"].decode() for fields in entries(server, home) if fields[b"recheck"] == b"1"} == set(accepted[1:])
+    wait_until(lambda: is_kept_on_the_log(receiver), what="later events go straight to the log")
+    assert [line for line in receiver.lines if line.get("level") == "error" or "exception" in line] == []
+
+
+def test_a_receiver_starts_without_its_log_and_spools(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    server.kill()
+    receiver = start(home, started)
+
+    answer = post_push(receiver.port)
+
+    assert (answer.status, answer.json["spooled"]) == (202, True)
+    server.start()
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+    assert ids_on(server, home) == [answer.json["event_id"]]
+
+
+def test_a_log_that_hangs_is_waited_for_once(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    receiver = start(home, started)
+    assert post_push(receiver.port).status == 202
+    os.kill(server.pid, signal.SIGSTOP)
+
+    began = time.monotonic()
+    first = post_push(receiver.port)
+    waited_s = time.monotonic() - began
+    others = [post_push(receiver.port) for _ in range(20)]
+    rest_s = time.monotonic() - began - waited_s
+    os.kill(server.pid, signal.SIGCONT)
+
+    assert {answer.status for answer in [first, *others]} == {202}
+    assert (waited_s < 5 * TIMEOUT_MS / 1000, rest_s < TIMEOUT_MS / 1000) == (True, True)
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+    # The first one was on its way when the log hung: whether it got there or not, it is there once.
+    assert len(ids_on(server, home)) == 22
+
+
+def test_a_delivery_that_is_repeated_while_the_log_is_down_is_one_event_with_an_alias(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start(home, started)
+    server.kill()
+    first, second = (post_push(receiver.port, x_github_delivery="the-same").json["event_id"] for _ in range(2))
+
+    server.start()
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+
+    assert ids_on(server, home) == [first]
+    aliases = [alias_of(fields) for fields in entries(server, home, of="outcomes")]
+    assert [(alias.event_id, alias.first_id, alias.tenant_id, alias.source) for alias in aliases if alias] == [
+        (second, first, "demo", "github")
+    ]
+
+
+def test_a_full_spool_is_503_and_nothing_of_it_is_lost(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    write_home(home, log=log_of(server), ingest={"port": 0, "ops_port": 0, "spool_max_bytes": 1024 * 1024})
+    receiver = start(home, started)
+    server.kill()
+    body = b'{"filler": "' + b"x" * 150_000 + b'"}'
+
+    answers = [post_push(receiver.port, body=body) for _ in range(10)]
+
+    accepted = [answer.json["event_id"] for answer in answers if answer.status == 202]
+    refused = [answer for answer in answers if answer.status != 202]
+    assert len(accepted) == 6
+    assert {(answer.status, answer.code, answer.headers["retry-after"]) for answer in refused} == {(503, "spool_full", "30")}
+    assert post(receiver.port, body=b"", headers={}, path="/readyz", method="GET").status == 200  # a small one would fit
+    server.start()
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+    assert ids_on(server, home) == sorted(accepted)
+
+
+def test_what_a_killed_receiver_left_is_emptied_by_the_next_one_and_by_one_that_lives(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    living, killed = start(home, started), start(home, started)
+    server.kill()
+    accepted = [post_push(receiver.port).json["event_id"] for receiver in (living, killed, killed)]
+    killed.process.kill()
+    killed.process.wait(timeout=DEADLINE_S)
+
+    server.start()
+    wait_until(lambda: is_drained(home), what="the one that lives empties both")
+    assert ids_on(server, home) == sorted(accepted)
+
+    server.kill()
+    accepted.append(post_push(living.port).json["event_id"])
+    living.process.kill()
+    living.process.wait(timeout=DEADLINE_S)
+    server.start()
+    start(home, started)
+    wait_until(lambda: is_drained(home), what="the next one empties what it finds")
+    assert ids_on(server, home) == sorted(accepted)
+
+
+def test_an_outage_is_told_in_few_lines(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    receiver = start(home, started)
+    server.kill()
+
+    for _ in range(300):
+        assert post_push(receiver.port).status == 202
+    receiver.stop()
+
+    assert len(receiver.lines) < 15
+    assert len(receiver.said("the log takes no events; spooling them")) == 1
+
+
+def test_an_unfit_log_that_comes_back_is_given_nothing_and_what_came_meanwhile_is_kept(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start(home, started)
+    assert post_push(receiver.port).status == 202
+    server.kill()
+    server.options["appendfsync"] = "everysec"
+    accepted: list[str] = []
+
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    while receiver.process.poll() is None:
+        try:
+            accepted.append(post_push(receiver.port).json["event_id"])
+        except OSError:
+            break
+    starting.join()
+
+    assert receiver.process.wait(timeout=DEADLINE_S) == 2
+    kept = {event.id for event in spooled_events(home)}
+    assert set(accepted) <= kept
+    assert len(accepted) > 1
