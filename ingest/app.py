@@ -78,6 +78,8 @@ class App:
             exception_handlers={HTTPException: _no_such_route, Exception: _unexpected},
             lifespan=lifespan,
         )
+        # `/healthz/` is no path of ours: a redirect would be built from the Host that a stranger sent.
+        self._operations.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/hooks/"):

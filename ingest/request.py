@@ -81,15 +81,17 @@ def with_member(body: bytes, *, path: str, value: str | int) -> bytes:
     try:
         content = orjson.loads(body)
         put_member(content, path=path, value=value)
+        return orjson.dumps(content)
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"the body is no JSON object that could hold {path}, which is part of the signature; nothing was sent") from error
-    return orjson.dumps(content)
 
 
 def put_member(content: dict[str, Any], *, path: str, value: str | int) -> None:
     """Puts `value` at a dotted path, making the objects on the way; does nothing for an empty path."""
     *parents, last = path.split(".")
     for name in parents:
-        content = content.setdefault(name, {})
+        if not isinstance(content.get(name), dict):
+            content[name] = {}
+        content = content[name]
     if last:
         content[last] = value

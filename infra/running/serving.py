@@ -144,6 +144,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        # uvicorn lets it run on where the client reset the connection: for the idle time it would keep the last request in memory.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         if self._is_one_too_many:

@@ -33,6 +33,18 @@ class ReceiverProcess:
         return self.process.poll() is None
 
     @property
+    def children(self) -> list[int]:
+        """The receivers proper, by process id."""
+        task = Path("/proc") / str(self.process.pid) / "task" / str(self.process.pid) / "children"
+        return [int(pid) for pid in task.read_text().split()]
+
+    @property
+    def memory_kb(self) -> int:
+        """What the receivers have in memory together."""
+        statuses = [(Path("/proc") / str(pid) / "status").read_text() for pid in self.children]
+        return sum(int(status.split("VmRSS:")[1].split()[0]) for status in statuses)
+
+    @property
     def hook(self) -> str:
         return f"http://127.0.0.1:{self.port}/hooks/demo/github"
 

@@ -52,6 +52,7 @@ ROWS = {
     "D16": "the settings change while events are in work",
     "D14": "dead letters pile up",
     "E1": "kill -9 of the archive, between its steps and under load",
+    "HOSTILE": "thousands of requests made to break the receiver, over raw sockets",
     "I4": "an event is delivered again, or its worker has lost it",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }
