@@ -17,6 +17,7 @@ ROWS = {
     "A6": "many connections whose requests never end",
     "A7": "the same delivery many times at once",
     "A8": "the same delivery id with another body",
+    "A9": "receivers are replaced one by one under load",
     "A11": "the receiver may open no more files",
     "B1": "kill -9 of the log's server under load",
     "B4": "the log's server hangs",

@@ -93,10 +93,10 @@ class RunningReceiver:
         return [line for line in self.lines if line.get("event") == event]
 
 
-def start_receiver(home: Path, *arguments: str, pass_fds: tuple[int, ...] = ()) -> RunningReceiver:
+def start_receiver(home: Path, *arguments: str, pass_fds: tuple[int, ...] = (), module: str = "ingest") -> RunningReceiver:
     """Returns when it listens; fails with what it said when it ends before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ingest", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment_with({"HOOKLAKE_HOME": str(home)}),
         stderr=subprocess.PIPE,
