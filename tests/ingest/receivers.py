@@ -93,12 +93,14 @@ class RunningReceiver:
         return [line for line in self.lines if line.get("event") == event]
 
 
-def start_receiver(home: Path, *arguments: str, pass_fds: tuple[int, ...] = (), module: str = "ingest") -> RunningReceiver:
+def start_receiver(
+    home: Path, *arguments: str, pass_fds: tuple[int, ...] = (), module: str = "ingest", preload: Path | None = None
+) -> RunningReceiver:
     """Returns when it listens; fails with what it said when it ends before."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=environment_with({"HOOKLAKE_HOME": str(home)}),
+        env=environment_with({"HOOKLAKE_HOME": str(home), **({"LD_PRELOAD": str(preload)} if preload else {})}),
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         pass_fds=pass_fds,
