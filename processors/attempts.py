@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from infra.clock import Clock
 from infra.failpoints import reach
-from infra.streams.entries import decode_flat
 from infra.streams.reading import Lease
 from infra.streams.settle import Ack, Settlement, acked
+from infra.streams.unread import glance
 from infra.telemetry import Telemetry
 from processors.circuit import Circuit
 from processors.delivery import Delivery
@@ -54,14 +55,14 @@ class Attempts:
 
     async def decide(self, lease: Lease) -> Settlement:
         """Runs the delivery's processor and says what should become of the delivery; raises nothing."""
-        begun = self.begin(lease)
+        begun = self.begin(lease, asyncio.current_task())
         return begun if isinstance(begun, Settlement) else await begun
 
-    def begin(self, lease: Lease) -> Settlement | Coroutine[Any, Any, Settlement]:
-        """The same as a plain call: most attempts end without waiting for anything, and that is their settlement; the others, begun
-        as well, have to be awaited. Raises nothing, either way."""
+    def begin(self, lease: Lease, task: asyncio.Task[Any] | None) -> Settlement | Coroutine[Any, Any, Settlement]:
+        """The same as a plain call in the running task: most attempts end without waiting for anything, and that is their settlement;
+        the others, begun as well, have to be awaited. Raises nothing, either way."""
         try:
-            event = decode_flat(lease.flat)
+            event = glance(lease.flat)
             spec = self._registry.match(event.event_type)
             if spec is None:
                 return Ack(Ran(event.id, "", 1, self._now_ms(), 0.0))
@@ -72,18 +73,20 @@ class Attempts:
                 return deadly(processor=plan.name, attempts=number - 1, now_ms=self._now_ms())
             hold_count = count_after(number, retry_count=event.retry_count) if plan.keeps_order and event.key else None
             delivery = Delivery(plan, lease, event.id, number, self._now_ms())
-            return self._begin(event, delivery, self._hand.begin(lease, plan, number, self._monotonic(), hold_count))
+            return self._begin(event, delivery, self._hand.begin(lease, plan, number, self._monotonic(), hold_count), task)
         except Exception as error:
             self._hand.end(lease)  # or it would be taken for one that overstays
             return self._unfit(lease, error)
 
-    def _begin(self, event: StreamEvent, delivery: Delivery, running: Running) -> Settlement | Coroutine[Any, Any, Settlement]:
+    def _begin(
+        self, event: StreamEvent, delivery: Delivery, running: Running, task: asyncio.Task[Any] | None
+    ) -> Settlement | Coroutine[Any, Any, Settlement]:
         reach("worker.before_run")
         plan = running.plan
         if self._records_spans or not plan.is_async:
             return self._awaited(self._run_in_span(event, delivery=delivery, plan=plan), delivery, running)
         self._go_on(event.traceparent)
-        outcome = start(plan.spec, event, delivery)
+        outcome = start(plan.spec, event, delivery, task)
         if outcome is None or isinstance(outcome, BaseException):
             return self._ended(outcome, delivery, running)
         return self._awaited(finish(plan.spec, outcome, self._deadlines), delivery, running)
@@ -106,6 +109,8 @@ class Attempts:
             if plan.circuit.failures:
                 self._report(None, plan=plan)
             return with_writes(writes, ran=ended, now_ms=self._now_ms()) if writes else acked((ended,))
+        if isinstance(error, MalformedEntry):
+            return self._unfit(lease, error)  # It looked at a field that cannot be read: no fault of the processor.
         self._tell(error, delivery=delivery, plan=plan)
         return after_attempt(error, ran=ended, policy=plan.policy, now_ms=self._now_ms(), hold_count=hold_count)
 

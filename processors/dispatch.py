@@ -64,8 +64,10 @@ class Deadlines:
             self._arm(loop, at=min(self._until.values()))
 
 
-def start(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery) -> BaseException | Awaitable[Any] | None:
-    """Begins an async processor; what it raised, or None when it has ended already, or else the rest of it.
+def start(
+    spec: ProcessorSpec, event: StreamEvent, delivery: Delivery, task: asyncio.Task[Any] | None
+) -> BaseException | Awaitable[Any] | None:
+    """Begins an async processor in `task`, the one that runs; what it raised, or None when it has ended already, or else the rest of it.
 
     By hand, and not as a task: a function that ends without waiting for anything can overrun no deadline, and needs none. In a
     context of its own: what it sets there must not be found by the next one, which may be another tenant's.
@@ -78,7 +80,6 @@ def start(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery) -> BaseEx
         pass
     except (Exception, SystemExit, asyncio.CancelledError) as raised:
         error = raised
-    task = asyncio.current_task()
     return error if task is None or not task.cancelling() else _told(error)
 
 
@@ -92,7 +93,7 @@ async def attempt(spec: ProcessorSpec, event: StreamEvent, delivery: Delivery, d
     """Runs the processor; returns what it raised, or None."""
     if not spec.is_async:
         return await finish(spec, _plain(spec, event=event, delivery=delivery), deadlines)
-    outcome = start(spec, event, delivery)
+    outcome = start(spec, event, delivery, asyncio.current_task())
     if outcome is None or isinstance(outcome, BaseException):
         return outcome
     return await finish(spec, outcome, deadlines)

@@ -65,7 +65,7 @@ def attempt_number(retry_count: int, delivery_count: int) -> int:
     Each retry is an attempt. So is each delivery of the same entry from the third on: a first redelivery is forgiven,
     because a worker that dies takes innocent neighbours with it, and a worker that dies of *this* entry comes back to it.
     """
-    return retry_count + 1 + max(0, delivery_count - 2)
+    return retry_count + 1 + (delivery_count - 2 if delivery_count > 2 else 0)
 
 
 def count_after(attempt: int, *, retry_count: int) -> int:

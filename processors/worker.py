@@ -211,7 +211,7 @@ class Worker:
 
     async def _run_waiting(self) -> None:
         """One member of the pool."""
-        waiting = self._intake.waiting
+        waiting, task = self._intake.waiting, asyncio.current_task()
         while True:
             lease = waiting.take() if waiting.count else await waiting.get()
             if not waiting.count:
@@ -226,7 +226,7 @@ class Worker:
             elif self._attempts.has_open_circuit and (wait_s := self._attempts.wait_s(lease)) > 0:
                 self._put_off(lease, wait_s=wait_s)
             else:
-                begun = self._attempts.begin(lease)
+                begun = self._attempts.begin(lease, task)
                 self._settler.put(lease, settlement=begun if isinstance(begun, Settlement) else await begun)
 
     def _put_off(self, lease: Lease, *, wait_s: float) -> None:

@@ -23,7 +23,7 @@ HooklakeError
 │   └── TableUnavailable    a Delta table cannot be read or written just now
 ├── NotFound                the operator; a name that fits nothing; exit code 1
 ├── GroupInUse              the operator; a group that somebody reads is not removed; exit code 1
-├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at once, bytes kept
+├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at the first look, bytes kept
 │   └── UnknownVersion      a release that reads it: it is an event of another version, and is parked
 ├── LeaseLost               nobody: another consumer owns the delivery; drop the result
 └── ArchiveError            the operator; the archive stops and does not move its group

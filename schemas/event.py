@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -109,16 +110,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_FIELDS = set(StreamEvent.model_fields)
 # What the model's constructor sets, by its own slots: by their names it would cost twice as much.
 _new, _slots = StreamEvent.__new__, vars(BaseModel)
-_set_values = _slots["__dict__"].__set__
+own_values: Callable[[StreamEvent], dict[str, Any]] = _slots["__dict__"].__get__
+"""The values that an event has by itself, whatever its class says of `__dict__`."""
+set_values: Callable[[StreamEvent, dict[str, Any]], None] = _slots["__dict__"].__set__
 _set_fields_set = _slots["__pydantic_fields_set__"].__set__
 _set_extra = _slots["__pydantic_extra__"].__set__
 _set_private = _slots["__pydantic_private__"].__set__
 
 
-def assembled(values: dict[str, Any]) -> StreamEvent:
+def assembled(values: dict[str, Any], *, kind: type[StreamEvent] = StreamEvent) -> StreamEvent:
     """The event of values, one for each field, that the caller has checked as the model would: for who makes very many."""
-    event = _new(StreamEvent)
-    _set_values(event, values)
+    event = _new(kind)
+    set_values(event, values)
     _set_fields_set(event, _ALL_FIELDS)
     _set_extra(event, None)
     _set_private(event, None)

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import orjson
 
@@ -45,9 +45,9 @@ READABLE_VERSIONS = frozenset({VERSION})
 KEPT_FIELDS = (b"version", b"id", b"tenant_id", b"source")
 """Called so in all versions, so that any release can tell whose event it holds."""
 LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
-_is_id, _is_name, _is_sha256 = (re.compile(pattern.encode()).fullmatch for pattern in (ID_PATTERN, NAME_PATTERN, SHA256_PATTERN))
+is_id, _is_name, _is_sha256 = (re.compile(pattern.encode()).fullmatch for pattern in (ID_PATTERN, NAME_PATTERN, SHA256_PATTERN))
 _READABLE = frozenset(str(version).encode() for version in READABLE_VERSIONS)
-_END = 2 * len(NAMES)
+END = 2 * len(NAMES)
 _TEXTS = {str}
 _auth_context = AuthContext.__pydantic_validator__.validate_json
 _part = Part.__pydantic_validator__.validate_json
@@ -99,12 +99,22 @@ def decode(fields: Fields) -> StreamEvent:
 
 def decode_flat(flat: Sequence[bytes]) -> StreamEvent:
     """The same of an entry as the server sends it. Nearly all have their fields where `encode` puts them, and need not be looked for."""
-    if flat[:_END:2] != NAMES or flat[1] not in _READABLE:
+    if not is_in_place(flat):
         return decode(as_fields(flat))
     try:
-        return _event(flat[1:_END:2], more=_NOTHING if flat[_END::2] == _LOG_NAMES else as_fields(flat[_END:]))
+        return _event(flat[1:END:2], more=others_of(flat))
     except NO_EVENT:
         return decode(as_fields(flat))
+
+
+def is_in_place(flat: Sequence[bytes]) -> bool:
+    """Whether all of an event's fields stand where `encode` puts them, in a version that this release reads."""
+    return flat[:END:2] == NAMES and flat[1] in _READABLE
+
+
+def others_of(flat: Sequence[bytes]) -> Fields:
+    """What an entry that is in place has besides, if it is more than the log adds to all. Raises ValueError."""
+    return _NOTHING if flat[END::2] == _LOG_NAMES else as_fields(flat[END:])
 
 
 def as_fields(flat: Sequence[bytes]) -> Fields:
@@ -114,37 +124,39 @@ def as_fields(flat: Sequence[bytes]) -> Fields:
 
 
 def _event(values: Sequence[bytes], *, more: Fields) -> StreamEvent:
-    """The event of its values in their order, and of what else its entry has.
+    return assembled(checked_values(values, more=more))
 
-    Checks what the model would check, one value after the other: a worker does this for every delivery, and the model's own
+
+def checked_values(values: Sequence[bytes], *, more: Fields) -> dict[str, Any]:
+    """What an event has: from its values in their order, and from what else its entry has. Raises NO_EVENT.
+
+    Checks what the model would check, one value after the other: a worker does this for very many deliveries, and the model's own
     validator would be its largest cost. A test holds the two against each other."""
     (
         version, event_id, tenant_id, source, event_type, repository, delivery_id, key, priority,
         timestamp, payload, body_sha256, content_type, headers, auth_context, traceparent,
     ) = values  # fmt: skip
-    return assembled(
-        {
-            "version": int(version),
-            "id": event_id.decode() if _is_id(event_id) else _refused(event_id),
-            "tenant_id": _name(tenant_id),
-            "source": _name(source),
-            "event_type": _repeated(event_type),
-            "repository": repository.decode(),
-            "delivery_id": delivery_id.decode(),
-            "key": key.decode(),
-            "priority": PRIORITIES[priority],
-            "timestamp": from_epoch_ms(int(timestamp)),
-            "payload": payload,
-            "body_sha256": body_sha256.decode() if _is_sha256(body_sha256) else _refused(body_sha256),
-            "content_type": _repeated(content_type),
-            "headers": _headers(headers),
-            "auth_context": _auth_context(auth_context),
-            "traceparent": traceparent.decode(),
-            "part": _part(more[b"part"]) if b"part" in more else None,
-            "flags": read_flags(more[b"flags"]) if b"flags" in more else (),
-            "retry_count": int(more[b"retry_count"]) if b"retry_count" in more else 0,
-        }
-    )
+    return {
+        "version": int(version),
+        "id": event_id.decode() if is_id(event_id) else _refused(event_id),
+        "tenant_id": name_of(tenant_id),
+        "source": name_of(source),
+        "event_type": text_of(event_type),
+        "repository": repository.decode(),
+        "delivery_id": delivery_id.decode(),
+        "key": key.decode(),
+        "priority": PRIORITIES[priority],
+        "timestamp": from_epoch_ms(int(timestamp)),
+        "payload": payload,
+        "body_sha256": body_sha256.decode() if _is_sha256(body_sha256) else _refused(body_sha256),
+        "content_type": text_of(content_type),
+        "headers": _headers(headers),
+        "auth_context": _auth_context(auth_context),
+        "traceparent": traceparent.decode(),
+        "part": _part(more[b"part"]) if b"part" in more else None,
+        "flags": read_flags(more[b"flags"]) if b"flags" in more else (),
+        "retry_count": int(more[b"retry_count"]) if b"retry_count" in more else 0,
+    }
 
 
 def _unreadable(fields: Fields) -> MalformedEntry:
@@ -169,12 +181,12 @@ def read_flags(raw: bytes) -> tuple[str, ...]:
 
 # Few of them come again and again; senders choose types, so what is remembered is bounded.
 @functools.lru_cache(maxsize=4096)
-def _name(raw: bytes) -> str:
+def name_of(raw: bytes) -> str:
     return raw.decode() if _is_name(raw) else _refused(raw)
 
 
 @functools.lru_cache(maxsize=4096)
-def _repeated(raw: bytes) -> str:
+def text_of(raw: bytes) -> str:
     return raw.decode()
 
 

@@ -15,7 +15,8 @@ SILENT_MS = 3_600_000
 # Letters carry whole bodies, which the script reads: a few at a time, and not for long.
 LETTERS_AT_ONCE = 50
 ROUNDS = 20
-LOOKS = 100
+# Of some hundred entries each.
+LOOKS = 500
 
 
 # Batches per shard, while nobody archives them: the last minutes of a busy group, some MB.
@@ -29,7 +30,7 @@ async def trim(pipeline: Pipeline, *, keys: Keys) -> int:
 
 
 async def trim_stream(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) -> int:
-    """The same for one stream. What somebody else removed is looked for before, some MB of the stream at a time."""
+    """The same for one stream. What somebody else removed is looked for before, a little of the stream at a time."""
     for _ in range(LOOKS):
         removed = int(await pipeline.run("trim", keys=[keys.events(shard, name), keys.registry(shard), keys.ledger(shard)], args=[]))
         if removed >= 0:

@@ -16,7 +16,7 @@ import redis
 
 from infra.running.embedded import EmbeddedServer
 from infra.settings import environment_with
-from tests.benchmarks.filling import add_entries
+from tests.benchmarks.filling import Filling
 from tests.benchmarks.progress import VARIABLE, Progress
 from tests.benchmarks.racing import start_process
 
@@ -32,7 +32,7 @@ class BareLoop:
 
     def fill(self, server: EmbeddedServer, folder: Path) -> None:
         client: Any = redis.Redis.from_url(server.url, protocol=2)
-        add_entries(client, streams=[STREAM], count=self.events)
+        Filling(client, is_log=False).add([STREAM], count=self.events)
         client.xgroup_create(STREAM, GROUP, "0")
         client.close()
 

@@ -15,7 +15,7 @@ from infra.settings import LogSettings, environment_with
 from infra.streams.connection import open_blocking
 from infra.streams.keys import Keys
 from schemas.event import Priority
-from tests.benchmarks.filling import add_entries
+from tests.benchmarks.filling import Filling
 from tests.benchmarks.racing import start_process
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,7 +38,7 @@ class Hooklake:
         client, streams = a_client(server, folder), streams_of(Priority.DEFAULT)
         try:
             self._fill_once(client, streams=streams)
-            add_entries(client, streams=streams, count=self.events)
+            Filling(client).add(streams, count=self.events)
         finally:
             client.close()
 
@@ -46,10 +46,10 @@ class Hooklake:
         """A server that is measured again keeps what it had."""
         if client.exists(*streams):
             return
-        add_entries(client, streams=streams, count=self.settled_before)
+        Filling(client).add(streams, count=self.settled_before)
         for stream in streams:
             client.xgroup_create(stream, GROUP, "$", mkstream=True, entries_read=client.xlen(stream) if client.exists(stream) else 0)
-        add_entries(client, streams=streams, count=self.pending_before)
+        Filling(client).add(streams, count=self.pending_before)
         for stream in streams:
             client.xreadgroup(GROUP, SILENT, {stream: ">"}, count=self.pending_before or 1)
 

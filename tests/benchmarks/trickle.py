@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.streams.scripts import Argument
 from schemas.event import Priority
-from tests.benchmarks.filling import wire_form, wire_forms
+from tests.benchmarks.filling import Filling, wire_form, wire_forms
 from tests.benchmarks.ours import streams_of
 from tests.benchmarks.waits import stamped_body
 
@@ -48,13 +48,14 @@ class Trickle:
         An event counts as waiting from when it was due, not from when we came round to it: a log that holds us up with one
         event would hide the wait of the next ones.
         """
+        filling = Filling(client)
         streams, forms, sent = itertools.cycle(streams_of(self.priority)), self._forms(begin_ns), 0
         while sent < self.count:
             time.sleep(max(0, begin_ns + self.due_ns(sent) - time.monotonic_ns()) / 1e9)
             pipeline: Any = client.pipeline(transaction=False)
             count = min(AT_ONCE, max(1, self.due_by(time.monotonic_ns() - begin_ns) - sent))
             for fields in itertools.islice(forms, count):
-                pipeline.execute_command("XADD", next(streams), "*", *fields)
+                pipeline.execute_command(*filling.command(next(streams), fields))
             pipeline.execute()
             sent += count
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from infra.running.embedded import EmbeddedServer
 from schemas.event import Priority
-from tests.benchmarks.filling import add_entries, wire_form
+from tests.benchmarks.filling import Filling, wire_form
 from tests.benchmarks.ours import a_client, start_worker, streams_of, unsettled
 from tests.benchmarks.racing import end, look_until
 from tests.benchmarks.rates import CannotMeasure, Figure, p99
@@ -53,9 +53,9 @@ class Waiting:
     def fill(self, server: EmbeddedServer, folder: Path) -> None:
         with a_client(server, folder) as client:
             first = wire_form(payload=stamped_body(time.monotonic_ns()), priority=self.measured.priority)
-            client.execute_command("XADD", streams_of(self.measured.priority)[0], "*", *first)
-            streams, priority = streams_of(self.backlog_priority), self.backlog_priority
-            add_entries(client, streams=streams, count=self.backlog, tenant_id="a", priority=priority)
+            filling = Filling(client)
+            client.execute_command(*filling.command(streams_of(self.measured.priority)[0], first))
+            filling.add(streams_of(self.backlog_priority), count=self.backlog, tenant_id="a", priority=self.backlog_priority)
 
     def start(self, server: EmbeddedServer, folder: Path) -> subprocess.Popen[bytes]:
         return start_worker("tests.benchmarks.sleeper", server=server, folder=folder, overrides={VARIABLE: str(folder / "waits")})

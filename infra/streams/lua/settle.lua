@@ -204,14 +204,23 @@ local function before(a, b)
 end
 
 local first, last = ARGV[5], ARGV[5]
-for i = 5, #ARGV do
-    if i < others_from or (i - others_from) % 4 == 0 then
-        if before(ARGV[i], first) then
-            first = ARGV[i]
-        elseif before(last, ARGV[i]) then
-            last = ARGV[i]
-        end
+local function reach_to(id)
+    if before(id, first) then
+        first = id
+    elseif before(last, id) then
+        last = id
     end
+end
+for i = 5, others_from - 1 do
+    local id = ARGV[i]
+    if #id ~= #last or id < last then  -- most come in their order
+        reach_to(id)
+    else
+        last = id
+    end
+end
+for i = others_from, #ARGV, 4 do
+    reach_to(ARGV[i])
 end
 
 -- What the consumer holds between the first and the last id, in one look: a look for each would be most of the cost. It may hold
@@ -237,7 +246,7 @@ end
 local lost = {}
 for place = 1, plain do
     local id = ARGV[4 + place]
-    if owned(id, 1) then
+    if counts[id] == 1 or owned(id, 1) then
         acked[#acked + 1] = id
     else
         lost[#lost + 1] = place
