@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ingest.notes import Notes
+from ingest.proxies import Proxies
 from ingest.receive import Post, Receiver
 from schemas.errors import (
     BadSignature,
@@ -72,6 +73,7 @@ class App:
 
     def __init__(self, receiver: Receiver, *, lifespan: Lifespan | None = None) -> None:
         self._receiver = receiver
+        self._proxies = Proxies(receiver.settings.trusted_proxies)
         self._notes = Notes(receiver.telemetry.log, clock=receiver.clock)
         self._operations = Starlette(
             routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
@@ -91,9 +93,9 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         try:
-            return accepted(await self._receiver.receive(_post_of(scope, receive)))
+            return accepted(await self._receiver.receive(_post_of(scope, receive, proxies=self._proxies)))
         except HooklakeError as error:
-            self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope))
+            self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope, proxies=self._proxies))
             return self._counted(error)
         except (Exception, asyncio.CancelledError) as error:
             # The edge: a bug of ours, or a receiver that stops before the log has answered. The sender is right in
@@ -116,7 +118,7 @@ class App:
         return _error_response(Unavailable("neither the log nor a spool takes events just now"))
 
 
-def _post_of(scope: Scope, receive: Receive) -> Post:
+def _post_of(scope: Scope, receive: Receive, *, proxies: Proxies) -> Post:
     # The path as it was sent: unescaped, `%2F` would become a separator.
     parts = scope["raw_path"].decode("latin-1").split("/")
     if len(parts) != 4:
@@ -127,15 +129,15 @@ def _post_of(scope: Scope, receive: Receive) -> Post:
         tenant=parts[2],
         source=parts[3],
         raw_headers=scope["headers"],
-        remote_address=_remote_address(scope),
+        remote_address=_remote_address(scope, proxies=proxies),
         receive=receive,
         query=scope["query_string"].decode("latin-1"),
     )
 
 
-def _remote_address(scope: Scope) -> str:
+def _remote_address(scope: Scope, *, proxies: Proxies) -> str:
     client = scope.get("client")
-    return str(client[0]) if client else ""
+    return proxies.sender(str(client[0]), raw_headers=scope["headers"]) if client else ""
 
 
 def accepted(receipts: Sequence[Receipt]) -> Answer:

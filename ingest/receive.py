@@ -7,7 +7,7 @@ before it is either a decision of a pure function or the sender's own bytes; onl
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from starlette.types import Receive
@@ -19,6 +19,7 @@ from ingest.body import read_body, refuse_framing
 from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
 from ingest.keeping import Keeper
+from ingest.key_use import KeyUse
 from ingest.limits import Held, InFlight
 from ingest.rates import Rates
 from ingest.request import Request
@@ -29,6 +30,9 @@ from ingest.splitting import Piece, pieces_of
 from schemas.errors import HooklakeError
 from schemas.event import AuthContext, Priority, StreamEvent
 from schemas.receipt import Receipt
+
+UNSIGNED = "unsigned"
+"""What stands for the scheme in an event that nobody signed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,7 @@ class Receiver:
     ids: EventIds
     in_flight: InFlight
     rates: Rates
+    key_use: KeyUse = field(default_factory=KeyUse)
 
     async def receive(self, post: Post) -> list[Receipt]:
         """One receipt, or one for each part of a body that is split. Raises Refused for the sender's mistakes and Unavailable for ours."""
@@ -78,6 +83,8 @@ class Receiver:
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
+        if proof.key_id:
+            self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)
         pieces = pieces_of(source, request=request, plain=self._plain(request, source=source, held=held))
         believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
         priority = self._priority(source)
@@ -128,7 +135,7 @@ class Receiver:
 
 def _auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
     return AuthContext(
-        scheme=source.scheme.name,
+        scheme=UNSIGNED if source.is_unsigned else source.scheme.name,
         key_id=proof.key_id,
         signature_headers=proof.signature_headers,
         signed_url=proof.signed_url,

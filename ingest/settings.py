@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, IPvAnyNetwork, model_validator
 
 from infra.running.serving_limits import ServingLimits
 from infra.settings import Strict
@@ -44,6 +44,9 @@ class IngestSettings(Strict):
     spool_max_bytes: int = Field(
         1024 * 1024 * 1024, ge=1024 * 1024, description="The most bytes that a receiver's spool may hold; above it the answer is 503."
     )
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Addresses or networks of our own proxies; only their `X-Forwarded-For` is believed, to say who sent a request."
+    )
     grace_ms: int = Field(10_000, ge=1000, description="How long a stopping receiver waits for the requests it has accepted.")
 
     def serving_limits(self) -> ServingLimits:
@@ -71,6 +74,15 @@ class SourceSettings(Strict):
     encodings: tuple[Literal["gzip"], ...] = Field(
         (), description="Content encodings that it may use: `[gzip]`; a body in any other is refused with 415."
     )
+    unsigned: bool = Field(
+        False, description="`true` believes whoever knows the address, without any secret; listings show such a source in red."
+    )
+    tolerance_ms: int | None = Field(
+        None,
+        ge=1000,
+        le=7 * 24 * 3600 * 1000,
+        description="How far a signed time may be from ours, before or after, instead of what the scheme allows.",
+    )
     public_url: str | None = Field(
         None,
         pattern=PUBLIC_URL,
@@ -95,9 +107,18 @@ class SourceSettings(Strict):
     )
 
     header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that carries the signature.")
-    prefix: str | None = Field(None, pattern=r"^[!-~]{0,32}$", description="`generic`: what stands before the signature, as in `sha256=`.")
+    prefix: str | None = Field(None, pattern=r"^[ -~]{0,32}$", description="`generic`: what stands before the signature, as in `sha256=`.")
     encoding: Literal["hex", "base64"] | None = Field(None, description="`generic`: how the signature is written; `hex` unless set.")
-    algorithm: Literal["sha256", "sha512", "sha1"] | None = Field(None, description="`generic`: the hash of the HMAC; `sha256` unless set.")
+    algorithm: Literal["sha256", "sha512", "sha1", "token"] | None = Field(
+        None, description="`generic`: the hash of the HMAC, or `token` where the secret itself is sent; `sha256` unless set."
+    )
+    signed: str | None = Field(
+        None, max_length=200, description="`generic`: what is signed, such as `{timestamp}.{body}`; `{body}` unless set."
+    )
+    timestamp_header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header with the time that is signed.")
+    timestamp_unit: Literal["s", "ms", "iso"] | None = Field(
+        None, description="`generic`: how that time is written: Unix seconds, milliseconds or ISO 8601; `s` unless set."
+    )
     delivery_id_header: str | None = Field(
         None, pattern=HEADER_NAME, description="`generic`: the header that names a delivery; without it duplicates are not recognised."
     )

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
 from ingest.body_schemas import BodySchemas
+from ingest.generic import GENERIC_ONLY, described_scheme
 from ingest.keys import Key, prepare
-from ingest.scheme import Header, Scheme
+from ingest.scheme import Scheme
 from ingest.schemes import GENERIC, SCHEMES
 from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
 from schemas.errors import ConfigError, UnknownSource
 from schemas.event import Priority
-
-GENERIC_ONLY = ("header", "prefix", "encoding", "algorithm", "delivery_id_header", "event_type_header", "body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,10 @@ class Source:
     schemas: BodySchemas | None = None
     public_url: str = ""
     """Where the sender posts to, as the sender has it; for schemes that sign the address."""
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.scheme.algorithm == "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
 
 
 def _public_url(given: SourceSettings, *, scheme: Scheme, at: str) -> str:
-    if scheme.is_url_bound and not given.public_url:
+    if scheme.is_url_bound and not given.unsigned and not given.public_url:
         raise ConfigError(
             f"{at}.public_url is missing: scheme {scheme.name} signs the address that it posts to, and this receiver cannot know it"
         )
@@ -109,7 +112,7 @@ def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:
             f"{at}.scheme: there is no scheme {given.scheme!r}{did_you_mean(given.scheme, SCHEMES)}; nothing could be verified"
         )
     if record is GENERIC:
-        record = _generic(given, at=at)
+        record = described_scheme(given, at=at)
     else:
         _refuse_generic_settings(given, record=record, at=at)
     is_batch = record.is_batch if given.split is None else record.is_batch or given.split
@@ -122,26 +125,17 @@ def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:
         repository=given.repository or record.repository,
         key="" if splits else given.key or record.key,
         is_batch=is_batch,
+        tolerance_s=_tolerance_s(given, scheme=record, at=at),
+        algorithm="none" if given.unsigned else record.algorithm,
     )
 
 
-def _generic(given: SourceSettings, *, at: str) -> Scheme:
-    if given.header is None:
-        raise ConfigError(f"{at}.header is missing: scheme generic does not know which header carries the signature")
-    return replace(
-        GENERIC,
-        signature=Header(given.header.lower()),
-        prefix=given.prefix or GENERIC.prefix,
-        encoding=given.encoding or GENERIC.encoding,
-        algorithm=given.algorithm or GENERIC.algorithm,
-        delivery_id=_headers(given.delivery_id_header),
-        event_type=_headers(given.event_type_header),
-        demands_json=given.body == "json",
-    )
-
-
-def _headers(name: str | None) -> tuple[Header, ...]:
-    return (Header(name.lower()),) if name else ()
+def _tolerance_s(given: SourceSettings, *, scheme: Scheme, at: str) -> int:
+    if given.tolerance_ms is None:
+        return scheme.tolerance_s
+    if scheme.timestamp is None:
+        raise ConfigError(f"{at}.tolerance_ms has no effect: scheme {scheme.name} signs no time")
+    return given.tolerance_ms // 1000
 
 
 def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) -> None:
@@ -151,8 +145,15 @@ def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) 
 
 
 def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> tuple[Key, ...]:
+    if given.unsigned:
+        if given.secrets:
+            raise ConfigError(f"{at}.unsigned is set beside secrets, and they would not be looked at: take one of the two out")
+        return ()
     if not given.secrets:
-        raise ConfigError(f"{at}.secrets is empty: nothing this source sends could be verified, so the receiver does not start")
+        raise ConfigError(
+            f"{at}.secrets is empty: nothing this source sends could be verified, so the receiver does not start; "
+            "a sender that signs nothing needs `unsigned: true`"
+        )
     return tuple(
         _key(reference, scheme=scheme, settings=settings, at=f"{at}.secrets[{number}]") for number, reference in enumerate(given.secrets)
     )

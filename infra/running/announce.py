@@ -36,15 +36,20 @@ class Announcer:
     def begin(self) -> None:
         home = self._settings.home
         self._print(f"[bold]hooklake[/bold] is starting; Ctrl-C stops it. Everything it keeps is in {escape(str(home))}")
-        rows = [("senders post to", f"{self._base}/hooks/{tenant}/{source}") for tenant, source in sources_of(self._settings)]
+        rows = [("senders post to", self._address(tenant, source=source)) for tenant, source in sources_of(self._settings)]
         rows += [
-            (f"{service.name} metrics", f"http://{_reachable(service.ops_host)}:{service.ops_port}/metrics")
+            (f"{service.name} metrics", escape(f"http://{_reachable(service.ops_host)}:{service.ops_port}/metrics"))
             for service in services_of(self._settings)
         ]
-        rows += [("logs", str(home / "logs"))]
+        rows += [("logs", escape(str(home / "logs")))]
         width = max(len(label) for label, _ in rows)
         for label, value in rows:
-            self._print(escape(f"  {label:<{width}}  {value}"))
+            self._print(f"  {escape(f'{label:<{width}}')}  {value}")
+
+    def _address(self, tenant: str, *, source: str) -> str:
+        shown = escape(f"{self._base}/hooks/{tenant}/{source}")
+        is_open = is_unsigned(self._settings, tenant=tenant, source=source)
+        return f"{shown} [bold red](unsigned: anybody may send)[/bold red]" if is_open else shown
 
     def on_ready(self, name: str) -> None:
         """Shows the example once, when there is somebody to receive it."""
@@ -74,6 +79,12 @@ def sources_of(settings: Settings) -> list[tuple[str, str]]:
         sources = section.get("sources") if isinstance(section, dict) else None
         found += [(str(tenant), str(source)) for source in sources] if isinstance(sources, dict) else []
     return found
+
+
+def is_unsigned(settings: Settings, *, tenant: str, source: str) -> bool:
+    """Whether its events are taken from whoever knows its address."""
+    section = settings.file.tenants[tenant]["sources"][source]
+    return isinstance(section, dict) and section.get("unsigned") is True
 
 
 def signed_curl(settings: Settings, *, base: str) -> str:

@@ -39,6 +39,7 @@ VERBS = (
     Verb("up", "infra.running.launcher", "Starts everything on this machine and keeps it running until Ctrl-C."),
     Verb("init", "infra.running.initialise", "Writes a commented settings file and fresh secrets; never overwrites."),
     Verb("send", "ingest.send", "Signs events like a provider and posts them to the receiver."),
+    Verb("sources", "ingest.listing", "Lists who may send, and how each sender is verified."),
     Verb("append", "ingest.append", "Appends one event from the shell, now or at a later time."),
     Verb("status", "infra.running.status", "Shows lag, counts, dead letters and processes on one screen."),
     Verb("query", "analytics.query", "Runs a read-only SQL query over the archived events."),

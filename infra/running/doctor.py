@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from infra.log_address import EMBEDDED
-from infra.running.announce import sources_of
+from infra.running.announce import is_unsigned, sources_of
 from infra.running.cli import run
 from infra.running.healthcheck import is_fine
 from infra.running.services import Service, refuse_shared_ports, services_of
@@ -92,16 +92,19 @@ def examine_home(settings: Settings) -> Iterator[Finding]:
 
 def examine_secrets(settings: Settings) -> Iterator[Finding]:
     for tenant, source in sources_of(settings):
-        at = f"tenants.{tenant}.sources.{source}.secrets"
+        route = f"tenants.{tenant}.sources.{source}"
+        if is_unsigned(settings, tenant=tenant, source=source):
+            yield Finding("secrets", "warn", f"{route} is unsigned: whoever knows its address can send", "give it a secret")
+            continue
         section = settings.file.tenants[tenant]["sources"][source]
         references = section.get("secrets") if isinstance(section, dict) else None
         try:
             for number, reference in enumerate(references or ()):
-                read_secret(str(reference), home=settings.home, at=f"{at}.{number}")
+                read_secret(str(reference), home=settings.home, at=f"{route}.secrets.{number}")
         except ConfigError as error:
             yield Finding("secrets", "fail", str(error), "write the secret that the sender uses, or take the source out")
         else:
-            yield Finding("secrets", "ok", f"{at}: {len(references or ())} usable")
+            yield Finding("secrets", "ok", f"{route}.secrets: {len(references or ())} usable")
 
 
 def examine_log(settings: Settings) -> Iterator[Finding]:

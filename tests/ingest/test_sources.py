@@ -11,6 +11,7 @@ import yaml
 from infra.settings import load_settings
 from ingest.keys import key_id_of
 from ingest.scheme import Header
+from ingest.schemes import SCHEMES
 from ingest.sources import Sources
 from schemas.errors import ConfigError, UnknownSource
 from schemas.event import Priority
@@ -87,6 +88,9 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
         pytest.param({**GITHUB, "public_url": "hooks.example.com"}, r"hook\.public_url is wrong", id="no address at all"),
         pytest.param({**GITHUB, "public_url": "https://h/x?a=1"}, r"hook\.public_url is wrong", id="an address with a query"),
         pytest.param({**GITHUB, "scheme": "discord"}, r"hook\.secrets\[0\].*Ed25519 public key of 64 hex digits", id="no public key"),
+        pytest.param({**GITHUB, "unsigned": True}, r"hook\.unsigned is set beside secrets.*take one of the two out", id="both"),
+        pytest.param({"scheme": "github", "unsigned": "yes please"}, r"hook\.unsigned is wrong", id="unsigned by a word"),
+        pytest.param({**GITHUB, "tolerance_ms": 60_000}, r"hook\.tolerance_ms has no effect", id="no time is signed"),
         pytest.param({**GENERIC, "encoding": "base32"}, r"hook\.encoding is wrong", id="encoding"),
         pytest.param({**GITHUB, "priority": "overflow"}, r"hook\.priority is wrong", id="a stream that is not for senders"),
         pytest.param({**GITHUB, "max_body_bytes": 0}, r"hook\.max_body_bytes is wrong", id="cap"),
@@ -95,6 +99,13 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
 def test_a_mistake_is_named_with_its_consequence(home: Path, source: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(home, source)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_sender_of_any_scheme_may_be_taken_unsigned_when_that_is_said(home: Path, scheme: str) -> None:
+    source = load(home, {"scheme": scheme, "unsigned": True}).find("demo", source="hook")
+
+    assert (source.is_unsigned, source.secrets) == (True, ())
 
 
 def test_a_message_about_a_secret_does_not_show_it(home: Path) -> None:

@@ -1,0 +1,65 @@
+"""`python -m ingest.listing`, also known as `hooklake sources`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.settings import LogSettings, environment_with
+from ingest.keys import key_id_of
+from tests.ingest.receivers import GITHUB_SECRET, OTHER_SECRET, ROOT, SOURCES, write_home
+
+OPEN = {"scheme": "generic", "unsigned": True}
+
+
+def listed(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ingest.listing", *arguments],
+        cwd=ROOT,
+        env=environment_with({"HOOKLAKE_HOME": str(home), **environment}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def described(home: Path) -> Path:
+    return write_home(home, log=LogSettings(), tenants={"demo": {"sources": {**SOURCES, "open": OPEN}}})
+
+
+def test_every_source_is_listed_for_machines(described: Path) -> None:
+    lines = json.loads(listed(described, "--json").stdout)
+
+    assert [(line["tenant"], line["source"], line["scheme"], line["secrets"], line["unsigned"]) for line in lines] == [
+        ("demo", "billing", "generic", 1, False),
+        ("demo", "github", "github", 2, False),
+        ("demo", "open", "generic", 0, True),
+    ]
+    assert lines[1]["key_ids"] == [key_id_of(GITHUB_SECRET), key_id_of(OTHER_SECRET)]
+    assert lines[1]["confirmed"] is True
+    assert lines[1]["path"] == "/hooks/demo/github"
+
+
+def test_an_unsigned_source_is_red_and_no_secret_is_shown(described: Path) -> None:
+    ended = listed(described, FORCE_COLOR="1")
+
+    (row,) = [line for line in ended.stdout.splitlines() if "/hooks/demo/open" in line]
+    assert "\x1b[1;31munsigned: anybody may send" in row
+    assert "Everybody" not in ended.stdout
+    assert "2 secrets" in ended.stdout
+
+
+def test_a_wrong_setting_is_one_sentence(home: Path) -> None:
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"open": {"scheme": "github"}}}})
+
+    ended = listed(home)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "`unsigned: true`" in ended.stderr
+    assert ended.stderr.count("\n") == 1
