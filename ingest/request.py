@@ -87,11 +87,15 @@ def with_member(body: bytes, *, path: str, value: str | int) -> bytes:
 
 
 def put_member(content: dict[str, Any], *, path: str, value: str | int) -> None:
-    """Puts `value` at a dotted path, making the objects on the way; does nothing for an empty path."""
+    """Puts `value` at a dotted path, making the objects on the way; lists must be there. Does nothing for an empty path."""
     *parents, last = path.split(".")
+    place: Any = content
     for name in parents:
-        if not isinstance(content.get(name), dict):
-            content[name] = {}
-        content = content[name]
+        if isinstance(place, list):
+            place = place[int(name)]
+            continue
+        if not isinstance(place.get(name), dict | list):
+            place[name] = {}
+        place = place[name]
     if last:
-        content[last] = value
+        place[last] = value

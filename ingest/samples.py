@@ -1,8 +1,7 @@
-"""Owns the example events that `send` makes up: bodies as a provider would write them, new ones for every number. Pure."""
+"""Owns the example events that `send` makes up: bodies as a provider would write them, each with fresh ids, so no two are alike."""
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from typing import Any
 from urllib.parse import urlencode
@@ -10,14 +9,10 @@ from urllib.parse import urlencode
 import orjson
 
 from ingest.request import FORM, put_member
+from ingest.samples_github import REPOSITORIES, github_body
+from ingest.samples_others import OTHERS
 from ingest.scheme import Header, Member, Place, Scheme
 
-REPOSITORIES = ("octo-org/hello", "octo-org/lake", "octo-org/docs", "octo-org/api")
-LINKS = (
-    "archive", "assignees", "blobs", "branches", "collaborators", "comments", "commits", "compare", "contents",
-    "contributors", "deployments", "downloads", "events", "forks", "hooks", "issues", "keys", "labels", "languages",
-    "merges", "milestones", "notifications", "pulls", "releases", "stargazers", "statuses", "subscribers", "tags", "teams", "trees",
-)  # fmt: skip
 USUAL_ACTIONS = {"pull_request": "opened", "issues": "opened", "issue_comment": "created", "release": "published", "star": "created"}
 
 
@@ -30,11 +25,11 @@ def split_type(event_type: str, *, scheme: Scheme) -> tuple[str, str]:
 
 
 def sample(scheme: Scheme, *, event_type: str, number: int) -> bytes:
-    """A body of the size and shape that the provider sends."""
+    """A body of the shape that the provider sends, of GitHub's also of the size."""
     name, action = split_type(event_type, scheme=scheme)
     if scheme.name == "github":
-        return orjson.dumps(_github(name, action=action, number=number))
-    content = {"type": name, "number": number, "data": {"object": f"object-{number}", "status": "created"}}
+        return orjson.dumps(github_body(name, action=action, number=number))
+    content = _like_others(scheme, number=number)
     return _written(_named(content, scheme=scheme, name=name, action=action), scheme=scheme)
 
 
@@ -46,18 +41,28 @@ def short_sample(scheme: Scheme, *, event_type: str) -> bytes:
         content["ref"] = "refs/heads/main"
     if scheme.name == "github":
         return orjson.dumps({**content, "repository": {"full_name": REPOSITORIES[0]}, "sender": {"login": "octocat"}})
-    return _written(_named({"type": name}, scheme=scheme, name=name, action=action), scheme=scheme)
+    return _written(_named(_like_others(scheme, number=1), scheme=scheme, name=name, action=action), scheme=scheme)
 
 
 def content_type(scheme: Scheme) -> str:
     return FORM if scheme.is_form else "application/json"
 
 
+def _like_others(scheme: Scheme, *, number: int) -> dict[str, Any]:
+    make = OTHERS.get(scheme.name) or OTHERS.get(scheme.namespace)
+    if make is None:
+        return {"type": "", "number": number, "data": {"object": f"object-{number}", "status": "created"}}
+    return make(number, uuid.uuid4().hex)
+
+
 def _named(content: dict[str, Any], *, scheme: Scheme, name: str, action: str) -> dict[str, Any]:
     """The same with type, delivery id and subject where the scheme looks for them."""
+    if "type" in content and not content["type"]:
+        content["type"] = name
     put_member(content, path=_member(scheme.event_type), value=name)
     put_member(content, path=_member(scheme.delivery_id), value=uuid.uuid4().hex)
-    put_member(content, path=scheme.repository, value="example")
+    if scheme.name not in OTHERS and scheme.namespace not in OTHERS:
+        put_member(content, path=scheme.repository, value="example")
     if action:
         put_member(content, path=scheme.action, value=action)
     return content
@@ -73,111 +78,3 @@ def _written(content: dict[str, Any], *, scheme: Scheme) -> bytes:
     if scheme.is_form:
         return urlencode({name: value for name, value in content.items() if isinstance(value, str | int)}).encode()
     return orjson.dumps([content] if scheme.is_batch else content)
-
-
-def _github(name: str, *, action: str, number: int) -> dict[str, Any]:
-    repository = _repository(REPOSITORIES[number % len(REPOSITORIES)])
-    shared = {"repository": repository, "organization": _organization(), "sender": _user("octocat", 583231)}
-    acted = {"action": action} if action else {}
-    if name == "push":
-        return {**_push(repository, number=number), **shared}
-    if name == "pull_request":
-        return {**acted, "number": number, "pull_request": _pull_request(repository, number=number), **shared}
-    if name == "ping":
-        return {"zen": "Keep it logically awesome.", "hook_id": 30, "hook": {"type": "Repository", "events": ["push"]}, **shared}
-    return {**acted, "number": number, **shared}
-
-
-def _push(repository: dict[str, Any], *, number: int) -> dict[str, Any]:
-    commits = [_commit(repository, text=f"{number}-{part}") for part in range(2)]
-    return {
-        "ref": "refs/heads/main",
-        "before": _sha(f"{number - 1}"),
-        "after": commits[-1]["id"],
-        "created": False,
-        "deleted": False,
-        "forced": False,
-        "base_ref": None,
-        "compare": f"{repository['html_url']}/compare/{_sha(f'{number - 1}')[:12]}...{commits[-1]['id'][:12]}",
-        "pusher": {"name": "octocat", "email": "octocat@example.com"},
-        "commits": commits,
-        "head_commit": commits[-1],
-    }
-
-
-def _commit(repository: dict[str, Any], *, text: str) -> dict[str, Any]:
-    person = {"name": "Octo Cat", "email": "octocat@example.com", "username": "octocat"}
-    return {
-        "id": _sha(text),
-        "tree_id": _sha(f"tree {text}"),
-        "distinct": True,
-        "message": f"Change {text}: say why, not only what — “quoted”, ünïcödé",
-        "timestamp": "2026-01-15T09:30:00+01:00",
-        "url": f"{repository['html_url']}/commit/{_sha(text)}",
-        "author": person,
-        "committer": person,
-        "added": [],
-        "removed": [],
-        "modified": ["README.md", f"src/part_{text}.py"],
-    }
-
-
-def _pull_request(repository: dict[str, Any], *, number: int) -> dict[str, Any]:
-    url = f"{repository['url']}/pulls/{number}"
-    return {
-        "url": url,
-        "id": 1_000_000 + number,
-        "html_url": f"{repository['html_url']}/pull/{number}",
-        "number": number,
-        "state": "open",
-        "locked": False,
-        "title": f"Change number {number}",
-        "user": _user("octocat", 583231),
-        "body": "What was seen, why this fix, what was left out.",
-        "created_at": "2026-01-15T08:30:00Z",
-        "updated_at": "2026-01-15T08:30:00Z",
-        "merged_at": None,
-        "draft": False,
-        "head": {"label": f"octocat:change-{number}", "ref": f"change-{number}", "sha": _sha(f"head {number}"), "repo": repository},
-        "base": {"label": "octo-org:main", "ref": "main", "sha": _sha(f"base {number}")},
-        "commits": 1,
-        "additions": 10,
-        "deletions": 2,
-        "changed_files": 1,
-    }
-
-
-def _repository(full_name: str) -> dict[str, Any]:
-    owner, _, name = full_name.partition("/")
-    url = f"https://api.github.example/repos/{full_name}"
-    return {
-        "id": int(_sha(full_name)[:7], 16),
-        "name": name,
-        "full_name": full_name,
-        "private": False,
-        "owner": _user(owner, 9919),
-        "html_url": f"https://github.example/{full_name}",
-        "description": "An example repository",
-        "fork": False,
-        "url": url,
-        **{f"{link}_url": f"{url}/{link}{{/{link}_id}}" for link in LINKS},
-        "default_branch": "main",
-        "stargazers_count": 80,
-        "open_issues_count": 3,
-        "topics": ["webhooks", "streams"],
-        "visibility": "public",
-    }
-
-
-def _organization() -> dict[str, Any]:
-    return {"login": "octo-org", "id": 9919, "url": "https://api.github.example/orgs/octo-org", "description": ""}
-
-
-def _user(login: str, number: int) -> dict[str, Any]:
-    url = f"https://api.github.example/users/{login}"
-    links = ("followers", "following", "gists", "starred", "subscriptions", "organizations", "repos", "events", "received_events")
-    return {"login": login, "id": number, "url": url, **{f"{link}_url": f"{url}/{link}" for link in links}, "type": "User"}
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -7,15 +7,20 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infra.running.embedded import free_port
 from infra.settings import LogSettings, environment_with
+from ingest.describe import describe
+from ingest.headers import Headers
 from ingest.posting import SignedPost
-from ingest.samples import sample, split_type
-from ingest.schemes import GENERIC, GITHUB
+from ingest.request import Request
+from ingest.samples import content_type, sample, split_type
+from ingest.scheme import Header, Scheme
+from ingest.schemes import GENERIC, GITHUB, SCHEMES
 from ingest.send import curl_line, receiver_url
 from ingest.settings import IngestSettings
 from schemas.event import StreamEvent
@@ -141,6 +146,42 @@ def test_a_curl_line_survives_quotes_and_a_leading_at_sign() -> None:
 
     assert words[-2:] == ["--data-raw", post.body.decode()]
     assert "x: it's" in words
+
+
+def test_where_only_the_provider_can_sign_that_is_said(home: Path) -> None:
+    write_home(
+        home, log=LogSettings(), tenants={"demo": {"sources": {"discord": {"scheme": "discord", "secrets": ["file:secrets/public"]}}}}
+    )
+    (home / "secrets" / "public").touch(mode=0o600)
+    (home / "secrets" / "public").write_text("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+
+    ended = send(home, "discord", "APPLICATION_AUTHORIZED")
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "only the provider has the private one that signs; nothing was sent" in ended.stderr
+
+
+def test_a_curl_line_for_an_unsigned_source_has_no_signature(home: Path) -> None:
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"open": {"scheme": "stripe", "unsigned": True}}}})
+
+    line = send(home, "open", "invoice.paid", "--curl", "--url", "http://127.0.0.1:1").stdout
+
+    assert "invoice.paid" in line
+    assert "signature" not in line
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+def test_a_sample_says_what_it_is_where_the_scheme_looks_for_it(scheme: Scheme) -> None:
+    named = replace(scheme, namespace=scheme.namespace or "source", is_batch=False)
+    headers = [(place.name.encode(), b"thing") for place in named.event_type + named.delivery_id if isinstance(place, Header)]
+    body = sample(replace(named, demands_json=False), event_type="thing.created", number=1)
+
+    request = Request(Headers([*headers, (b"content-type", content_type(named).encode())]), body)
+    described = describe(named, request=request)
+
+    assert described.event_type.startswith(f"{named.namespace}.thing" if named.event_type else f"{named.namespace}.received")
+    assert bool(described.repository) == bool(named.repository) or named.name == "cloudevents"
+    assert body != sample(replace(named, demands_json=False), event_type="thing.created", number=2)
 
 
 def test_no_secret_is_printed(receiver_home: Path, url: str) -> None:
