@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ingest.answers import Answer, json_headers
 from ingest.notes import Notes
 from ingest.proxies import Proxies
 from ingest.receive import Post, Receiver
@@ -64,7 +65,6 @@ STATUSES: Mapping[type[HooklakeError], int] = MappingProxyType(
 SIGNATURE_MESSAGE = "no active secret of this source made the signature of this request"
 UNAVAILABLE_MESSAGE = "the event cannot be stored just now; nothing is wrong with the request, so send it again"
 
-Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
@@ -93,7 +93,8 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         try:
-            return accepted(await self._receiver.receive(_post_of(scope, receive, proxies=self._proxies)))
+            outcome = await self._receiver.receive(_post_of(scope, receive, proxies=self._proxies))
+            return accepted(outcome) if isinstance(outcome, list) else outcome
         except HooklakeError as error:
             self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope, proxies=self._proxies))
             return self._counted(error)
@@ -123,9 +124,8 @@ def _post_of(scope: Scope, receive: Receive, *, proxies: Proxies) -> Post:
     parts = scope["raw_path"].decode("latin-1").split("/")
     if len(parts) != 4:
         raise UnknownSource("the path is not /hooks/{tenant}/{source}")
-    if scope["method"] != "POST":
-        raise MethodNotAllowed("webhooks are sent with POST")
     return Post(
+        method=scope["method"],
         tenant=parts[2],
         source=parts[3],
         raw_headers=scope["headers"],
@@ -146,18 +146,18 @@ def accepted(receipts: Sequence[Receipt]) -> Answer:
     parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
     spooled = b',"spooled":true' if receipts[0].spooled else b""
     body = b'{"event_id":"%b","duplicate":%b%b%b}' % (receipts[0].event_id.encode(), duplicate, parts, spooled)
-    return ACCEPTED, _json_headers(body), body
+    return ACCEPTED, json_headers(body), body
 
 
 def refused(error: HooklakeError) -> Answer:
     """The answer that the table gives to an error, with the headers its status asks for."""
     status = status_of(error)
     body = orjson.dumps({"error": {"code": error.code, "message": message_of(error)}})
-    headers = _json_headers(body)
+    headers = json_headers(body)
     if isinstance(error, OverRate) or status == STATUSES[Unavailable]:
         headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
     if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", b"POST"))
+        headers.append((b"allow", error.allow.encode()))
     if isinstance(error, TooSlow | MalformedRequest):
         # Where the request ends is in doubt, or its end may never come.
         headers.append((b"connection", b"close"))
@@ -176,10 +176,6 @@ def message_of(error: HooklakeError) -> str:
     return str(error) if isinstance(error, Refused | Overloaded) else UNAVAILABLE_MESSAGE
 
 
-def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-
-
 def _response(content: object, *, status: int) -> Response:
     return Response(orjson.dumps(content), status_code=status, media_type="application/json")
 
@@ -192,9 +188,7 @@ def _error_response(error: HooklakeError) -> Response:
 async def _no_such_route(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == STATUSES[MethodNotAllowed]:
-        response = _error_response(MethodNotAllowed("this path is read with GET"))
-        response.headers["allow"] = (error.headers or {}).get("allow", "GET")
-        return response
+        return _error_response(MethodNotAllowed("this path is read with GET", allow=(error.headers or {}).get("allow", "GET")))
     return _error_response(UnknownSource("there is no such path; webhooks go to /hooks/{tenant}/{source}"))
 
 

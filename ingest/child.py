@@ -37,6 +37,7 @@ from ingest.receive import Receiver
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
 from ingest.spool import Spool
+from ingest.subscriptions import Confirmations
 from ingest.watch import LogWatch
 from schemas.errors import StreamUnavailable
 
@@ -87,6 +88,7 @@ def _serve(
         clock=clock,
         ids=EventIds(clock),
         in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
+        confirmations=Confirmations(telemetry.log),
         rates=Rates(clock.monotonic),
     )
     for tenant, source in sources.by_route:

@@ -126,6 +126,7 @@ INTERCOM = Scheme(
     delivery_id=(Member("id"), Digest()),
     repository="data.item.id",
     key="data.item.id",
+    handshake="answer-head",
 )
 
 TYPEFORM = Scheme(

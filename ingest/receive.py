@@ -15,7 +15,9 @@ from starlette.types import Receive
 from infra.clock import Clock, EventIds
 from infra.failpoints import reach
 from infra.telemetry import Telemetry
+from ingest.answers import Answer
 from ingest.body import read_body, refuse_framing
+from ingest.handshakes import answer_to_body, answer_to_question
 from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
 from ingest.keeping import Keeper
@@ -27,6 +29,7 @@ from ingest.settings import IngestSettings
 from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
 from ingest.splitting import Piece, pieces_of
+from ingest.subscriptions import Confirmations, refuse_other_topics, subscription_in
 from schemas.errors import HooklakeError
 from schemas.event import AuthContext, Priority, StreamEvent
 from schemas.receipt import Receipt
@@ -45,6 +48,11 @@ class Post:
     remote_address: str
     receive: Receive
     query: str = ""
+    method: str = "POST"
+
+
+Outcome = list[Receipt] | Answer
+"""What became of a request: receipts, or what its source is answered instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +67,20 @@ class Receiver:
     ids: EventIds
     in_flight: InFlight
     rates: Rates
+    confirmations: Confirmations
     key_use: KeyUse = field(default_factory=KeyUse)
 
-    async def receive(self, post: Post) -> list[Receipt]:
-        """One receipt, or one for each part of a body that is split. Raises Refused for the sender's mistakes and Unavailable for ours."""
+    async def receive(self, post: Post) -> Outcome:
+        """One receipt, or one for each part of a body that is split; or an answer. Raises Refused for the sender's mistakes and
+        Unavailable for ours."""
         with self.in_flight.request() as held:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
             source = self.sources.find(post.tenant, source=post.source)
             if source.rate is not None:
                 self.rates.refuse_above_hard(source.tenant, settings=source.rate)
+            if post.method != "POST":
+                return answer_to_question(source.answering, method=post.method, query=post.query, headers=headers, keys=source.secrets)
             # A sender's own traceparent is not believed: it would let a stranger write into our traces.
             with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
                 try:
@@ -77,7 +89,7 @@ class Receiver:
                     error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
                     raise
 
-    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> list[Receipt]:
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Outcome:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
@@ -85,14 +97,19 @@ class Receiver:
         proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
         if proof.key_id:
             self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)
-        pieces = pieces_of(source, request=request, plain=self._plain(request, source=source, held=held))
+        plain = self._plain(request, source=source, held=held)
+        if source.answering.handshake != "none" and (answer := _asked(source, plain=plain, proof=proof)) is not None:
+            return answer
+        pieces = pieces_of(source, request=request, plain=plain)
         believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
         priority = self._priority(source)
         events = [self._event(source, piece=piece, priority=priority, proof=believed, traceparent=traceparent) for piece in pieces]
         reach("receiver.before_append")
         receipts = await self.keeper.keep(events)
         reach("receiver.before_answer")
-        return receipts
+        if source.answering.confirms and (subscription := subscription_in(source.answering, content=plain.content)) is not None:
+            self.confirmations.begin(subscription)
+        return source.answering.fixed or receipts
 
     def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
@@ -131,6 +148,13 @@ class Receiver:
             part=piece.part,
             flags=piece.flags,
         )
+
+
+def _asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
+    """The answer to a handshake in a verified body; None for an event. Raises BadSignature for an SNS topic that is not the source's."""
+    refuse_other_topics(source.answering, content=plain.content)
+    signed_by = next((key for key in source.secrets if key.key_id == proof.key_id), None)
+    return answer_to_body(source.answering, content=plain.content, key=signed_by)
 
 
 def _auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:

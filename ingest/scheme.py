@@ -24,12 +24,15 @@ SecretForm = Literal["text", "base64", "ed25519-base64", "ed25519-hex", "spki-ba
 
 TimestampUnit = Literal["s", "ms", "iso"]
 
-Handshake = Literal["none", "echo-challenge", "hash-token", "hub-challenge", "confirm-subscription", "allow-origin", "answer-ping"]
+Handshake = Literal[
+    "none", "echo-challenge", "hash-token", "hub-challenge", "sign-token", "confirm-subscription", "allow-origin", "answer-ping",
+    "answer-head",
+]  # fmt: skip
 """What the sender asks before it sends, or between events; `handshakes.py` answers it.
 
 `echo-challenge` a body with a challenge to echo · `hash-token` a token to sign and give back · `hub-challenge` a GET with a token to
-check and a challenge to echo · `confirm-subscription` a signed body with an address to call · `allow-origin` an OPTIONS that asks for
-consent · `answer-ping` a signed body that is answered and is no event.
+check and a challenge to echo · `sign-token` a GET with a token to sign · `confirm-subscription` a signed body that wants a call back ·
+`allow-origin` an OPTIONS that asks for consent · `answer-ping` a signed body that is answered and is no event · `answer-head` a HEAD.
 """
 
 

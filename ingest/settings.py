@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, IPvAnyNetwork, model_validator
 
 from infra.running.serving_limits import ServingLimits
 from infra.settings import Strict
+from ingest.scheme import Handshake
 from schemas.event import Priority
 
 HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
@@ -16,6 +17,7 @@ POINTER = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
 
 # As the sender writes it: it is signed byte for byte, so nothing about it is put in order.
 PUBLIC_URL = r"^https?://[!-\"$->@-~]{1,1000}$"
+TOPIC = r"^arn:aws(-cn|-us-gov)?:sns:[a-z]{2}(-[a-z]+)+-[0-9]{1,2}:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?$"
 
 
 class IngestSettings(Strict):
@@ -58,6 +60,20 @@ class IngestSettings(Strict):
             max_connections=self.max_connections,
             grace_ms=self.grace_ms,
         )
+
+
+class AnswerSettings(Strict):
+    """A fixed answer."""
+
+    status: int = Field(200, ge=200, le=299, description="Its status.")
+    body: str = Field("", max_length=4096, description="Its body.")
+    content_type: str = Field("text/plain; charset=utf-8", pattern=r"^[!-~ ]{1,100}$", description="What its body is.")
+
+    @model_validator(mode="after")
+    def _nothing_is_nothing(self) -> AnswerSettings:
+        if self.status == 204 and self.body:
+            raise ValueError("status=204 means that there is no body, and one is set")
+        return self
 
 
 class SourceSettings(Strict):
@@ -105,6 +121,17 @@ class SourceSettings(Strict):
     on_mismatch: Literal["refuse", "flag"] = Field(
         "flag", description="An event that does not fit its schema: `flag` stores it with the flag `schema_mismatch`, `refuse` answers 422."
     )
+    answer: AnswerSettings | None = Field(
+        None, description="What an accepted event is answered in the place of its receipt, for senders that want something of their own."
+    )
+    handshake: Handshake | None = Field(None, description="Another handshake than the scheme's, by its name in the table of handshakes.")
+    verify_token: str | None = Field(
+        None, description="`hub-challenge`: a reference to the token that was entered at the sender, `file:secrets/name` or `env:NAME`."
+    )
+    topics: tuple[Annotated[str, Field(pattern=TOPIC)], ...] = Field(
+        (), description="`aws-sns`: the ARNs of the topics that are believed; without them anybody's topic is, so name them."
+    )
+    confirm_subscriptions: bool = Field(False, description="`aws-sns`: confirm subscriptions to these topics by a call to Amazon.")
 
     header: str | None = Field(None, pattern=HEADER_NAME, description="`generic`: the header that carries the signature.")
     prefix: str | None = Field(None, pattern=r"^[ -~]{0,32}$", description="`generic`: what stands before the signature, as in `sha256=`.")

@@ -6,9 +6,10 @@ Built once at start; every mistake in it is a ConfigError there, so that a reque
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
+from ingest.answering import Answering
 from ingest.body_schemas import BodySchemas
 from ingest.generic import GENERIC_ONLY, described_scheme
 from ingest.keys import Key, prepare
@@ -35,6 +36,7 @@ class Source:
     splits: bool = False
     """Each element of a body that is a JSON array becomes an event."""
     schemas: BodySchemas | None = None
+    answering: Answering = field(default_factory=Answering)
     public_url: str = ""
     """Where the sender posts to, as the sender has it; for schemes that sign the address."""
 
@@ -92,6 +94,7 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         encodings=given.encodings,
         splits=scheme.is_batch and given.split is not False,
         schemas=BodySchemas.read(given.schemas, on_mismatch=given.on_mismatch, home=settings.home, at=f"{at}.schemas"),
+        answering=Answering.of(given, scheme=scheme, settings=settings, at=at),
         public_url=_public_url(given, scheme=scheme, at=at),
     )
 

@@ -87,6 +87,10 @@ class MethodNotAllowed(Refused):
 
     code = "method_not_allowed"
 
+    def __init__(self, message: str, *, allow: str = "POST") -> None:
+        super().__init__(message)
+        self.allow = allow
+
 
 class TooSlow(Refused):
     """The body did not arrive in time."""

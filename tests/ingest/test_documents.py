@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import get_args
 
 from pydantic import BaseModel
 
-from ingest.scheme import Place, Scheme
+from ingest.scheme import Handshake, Place, Scheme
 from ingest.schemes import SCHEMES
-from ingest.settings import IngestSettings, RateSettings, SourceSettings, TenantSettings
+from ingest.settings import AnswerSettings, IngestSettings, RateSettings, SourceSettings, TenantSettings
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 
 PAGE = ROOT / "ingest" / "README.md"
@@ -17,6 +19,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "tenants.<tenant>": TenantSettings,
     "tenants.<tenant>.rate": RateSettings,
     "tenants.<tenant>.sources.<source>": SourceSettings,
+    "tenants.<tenant>.sources.<source>.answer": AnswerSettings,
 }
 
 
@@ -88,3 +91,12 @@ def test_the_first_page_names_every_scheme_and_which_are_confirmed() -> None:
 
 def test_the_page_names_every_module() -> None:
     assert unnamed_modules(PAGE, besides=("__main__.py", "settings.py")) == set()
+
+
+def test_the_page_has_every_handshake_with_the_schemes_that_have_it() -> None:
+    rows = [row.strip("| ").split(" | ")[:2] for row in table_rows(PAGE, heading="Handshakes", first="handshake")]
+    schemes = {name: [scheme.name for scheme in SCHEMES.values() if scheme.handshake == name] for name in get_args(Handshake)}
+
+    assert [handshake.strip("`") for handshake, _ in rows] == list(get_args(Handshake))
+    for handshake, listed in rows[1:]:
+        assert re.findall(r"`(.+?)`", listed) == schemes[handshake.strip("`")]

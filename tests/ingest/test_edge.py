@@ -24,6 +24,7 @@ from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
+from ingest.subscriptions import Confirmations
 from ingest.watch import LogWatch
 from tests.ingest.receivers import PATH, PUSH, signed_headers, write_home
 
@@ -48,6 +49,7 @@ async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiv
         clock=clock,
         ids=EventIds(clock),
         in_flight=InFlight(1, limit_bytes=1000),
+        confirmations=Confirmations(telemetry.log),
         rates=Rates(clock.monotonic),
     )
 
