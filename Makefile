@@ -8,7 +8,7 @@ help:
 	@echo "make test    set up (once) and run all checks and tests"
 	@echo "make faults  run every fault at full size, with its control (ONLY=D5 for one)"
 	@echo "make setup   set up only"
-	@echo "make bench   measure beside other task queues [ONLY=processing] [REPETITIONS=3] [SCALE=1] [ENTRIES=200000]"
+	@echo "make bench   measure beside others [ONLY=processing|ingest] [REPETITIONS=3] [SCALE=1] [ENTRIES=200000]"
 
 setup:
 	@$(PYTHON) -I infra/running/provision.py

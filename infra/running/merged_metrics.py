@@ -22,17 +22,17 @@ class _Families(Collector):
         return self._families
 
 
-def merged(pages: Mapping[str, str]) -> bytes:
+def merged(pages: Mapping[str, str], *, shared_gauges: bool = True) -> bytes:
     """One page of the pages of children, by the child's name; pure.
 
     What is counted gets the label `child`: a child that starts again begins at 0, which only shows while its series is its own.
-    A gauge tells of the whole group, and all children say the same: the greatest is taken.
+    Where children share their gauges, which tell of their whole group, the greatest is taken; else each is its child's, too.
     """
     families: dict[str, Metric] = {}
     for child, page in pages.items():
         for family in text_string_to_metric_families(page):
             into = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            if family.type == "gauge":
+            if family.type == "gauge" and shared_gauges:
                 _add_greatest(into, family)
             else:
                 into.samples += [sample._replace(labels={**sample.labels, "child": child}) for sample in family.samples]

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from infra.settings import home_directory
+from tests.benchmarks.ingesting import ingesting
 from tests.benchmarks.peer_venv import peers_python
 from tests.benchmarks.processing import Options, processing
 from tests.benchmarks.rates import CannotMeasure
@@ -27,6 +28,7 @@ class Benchmark(StrEnum):
     """What can be measured."""
 
     PROCESSING = "processing"
+    INGEST = "ingest"
 
 
 app = typer.Typer(add_completion=False)
@@ -62,7 +64,12 @@ def _processing(options: Options, home: Path, say: Callable[[str], None]) -> lis
     return processing(options, peers_python=peers_python(home), say=say)
 
 
-BENCHMARKS = {Benchmark.PROCESSING: _processing}
+def _ingesting(options: Options, home: Path, say: Callable[[str], None]) -> list[Row]:
+    say("the peers' packages are installed first when they are missing")
+    return ingesting(options, peers_python=peers_python(home), say=say)
+
+
+BENCHMARKS = {Benchmark.PROCESSING: _processing, Benchmark.INGEST: _ingesting}
 
 if __name__ == "__main__":
     try:

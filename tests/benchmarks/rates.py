@@ -33,6 +33,13 @@ def p99(samples: Sequence[float]) -> float:
     return statistics.quantiles(samples, n=100, method="inclusive")[98]
 
 
+def p999(samples: Sequence[float]) -> float:
+    """What 999 of 1,000 stay below. Raises CannotMeasure."""
+    if len(samples) < 2:
+        raise CannotMeasure(f"{len(samples)} samples have no such percentile; measure more of them")
+    return statistics.quantiles(samples, n=1000, method="inclusive")[998]
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One quantity over all repetitions."""

@@ -26,3 +26,12 @@ def test_of_a_gauge_that_all_children_know_the_greatest_is_taken() -> None:
     assert [line for line in page.splitlines() if line.startswith("queue_consumer_lag")] == [
         'queue_consumer_lag{group="g",stream="0:events:default"} 9.0'
     ]
+
+
+def test_a_gauge_that_is_each_child_s_own_gets_its_name() -> None:
+    page = merged({"a": ONE, "b": ONE.replace("7.0", "9.0")}, shared_gauges=False).decode()
+
+    assert [line.partition(",")[0] for line in page.splitlines() if line.startswith("queue_consumer_lag")] == [
+        'queue_consumer_lag{child="a"',
+        'queue_consumer_lag{child="b"',
+    ]

@@ -1,0 +1,114 @@
+"""Owns the benchmark `ingest`: how many requests a second a receiver answers when they are durable, beside one that keeps nothing,
+and how long a request takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.running.embedded import EmbeddedServer
+from infra.settings import LogSettings
+from infra.streams.keys import Keys
+from tests.benchmarks.ours import ROOT, a_client
+from tests.benchmarks.processing import Options
+from tests.benchmarks.racing import a_server, largest_resident_bytes
+from tests.benchmarks.rates import CannotMeasure, Figure, p99, p999
+from tests.benchmarks.receivers import SECRET, Receiving, all_receiving
+from tests.benchmarks.rows import Goal, Row
+from tests.benchmarks.wrk import load
+
+RATE = "requests/s"
+SECONDS = 6.0
+WARM_UP_S = 2.0
+TRICKLE_PER_SECOND = 1_000
+TRICKLE_SECONDS = 10.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What one measurement found."""
+
+    per_second: float
+    resident_bytes: int
+    """Of the largest process of the contender, at the end of the load."""
+
+
+def ingesting(options: Options, *, peers_python: Path, say: Say) -> list[Row]:
+    """Repetitions are interleaved, so that a slow minute of the machine meets every contender."""
+    found: dict[str, list[Received]] = {}
+    latencies_ms: list[list[float]] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        for repetition in range(1, options.repetitions + 1):
+            for contender in all_receiving(peers_python):
+                received = _load(contender, scale=options.scale, folder=_made(Path(name) / f"{contender.name}-{repetition}"))
+                found.setdefault(contender.name, []).append(received)
+                say(f"{repetition}/{options.repetitions} ingest/{contender.name}: {received.per_second:,.0f} {RATE}")
+            latencies_ms.append(_trickle(scale=options.scale, folder=_made(Path(name) / f"trickle-{repetition}")))
+            say(f"{repetition}/{options.repetitions} ingest/latency: {p99(latencies_ms[-1]):,.1f} ms p99")
+    return [*rows_of(found), *latency_rows(latencies_ms)]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _load(contender: Receiving, *, scale: float, folder: Path) -> Received:
+    with a_server(folder, fsync="always") as server, contender.running(server, folder) as (port, process):
+        warm = load(port, seconds=WARM_UP_S * scale, secret=SECRET.encode(), run="warm-up", folder=folder)
+        measured = load(port, seconds=SECONDS * scale, secret=SECRET.encode(), run=contender.name, folder=folder)
+        resident_bytes = largest_resident_bytes(process.pid)
+        if contender.is_ours and contender.has_log:
+            _refuse_missing(server, folder, answered=warm.requests + measured.requests)
+        return Received(measured.per_second, resident_bytes)
+
+
+def _refuse_missing(server: EmbeddedServer, folder: Path, *, answered: int) -> None:
+    """Raises CannotMeasure unless every answer stands for an entry of the log."""
+    keys, log = Keys(LogSettings().prefix, LogSettings().shards), a_client(server, folder)
+    with log:
+        entries = sum(log.xlen(name) for shard in keys.all_shards() for name in keys.event_streams(shard))
+    if entries < answered:
+        raise CannotMeasure(f"{answered} requests were answered with 202, and the log has {entries} entries")
+
+
+def _trickle(*, scale: float, folder: Path) -> list[float]:
+    """Latencies in ms at a steady rate; raises CannotMeasure."""
+    seconds = max(2.0, TRICKLE_SECONDS * scale)
+    with a_server(folder, fsync="always") as server, Receiving("latency", ("ingest",)).running(server, folder) as (port, _):
+        arguments = [str(port), SECRET, str(TRICKLE_PER_SECOND), str(seconds)]
+        command = [sys.executable, "-m", "tests.benchmarks.post_trickle", *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds + 120, check=False)
+    if done.returncode != 0:
+        raise CannotMeasure(f"requests by a timetable failed: {done.stderr.strip()[-500:]}")
+    return list(json.loads(done.stdout))
+
+
+def rows_of(found: Mapping[str, Sequence[Received]]) -> list[Row]:
+    """What the measurements of throughput say; pure."""
+    rates = {name: Figure(tuple(one.per_second for one in measured)) for name, measured in found.items()}
+    costs = {name: Figure(tuple(1e6 / one.per_second for one in measured)) for name, measured in found.items()}
+    resident = Figure(tuple(one.resident_bytes / 1e6 for one in found["hooklake"]))
+    ours = rates["hooklake"]
+    return [
+        Row("ingest/starlette", RATE, ours, rates["starlette"], Goal(0.6)),
+        Row("ingest/fastapi-celery", RATE, ours, rates["fastapi-celery"], Goal(4)),
+        Row("ingest/two-receivers", RATE, rates["two-receivers"], ours),
+        Row("ingest/many-sources", "µs/request", costs["many-sources"], costs["hooklake"], Goal(1.2, "at most")),
+        Row("ingest/spool", RATE, rates["spool"], ours, Goal(0.5)),
+        Row("ingest/memory", "MB", resident, None, Goal(150, "at most")),
+    ]
+
+
+def latency_rows(latencies_ms: Sequence[Sequence[float]]) -> list[Row]:
+    """Of requests at a steady rate; pure."""
+    return [
+        Row("ingest/latency-p99", "ms", Figure(tuple(map(p99, latencies_ms))), None, Goal(25, "at most")),
+        Row("ingest/latency-p99.9", "ms", Figure(tuple(map(p999, latencies_ms)))),
+    ]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import sys
+from pathlib import Path
+
+from tests.benchmarks.ingesting import Received, latency_rows, rows_of
+from tests.benchmarks.receivers import all_receiving
+from tests.benchmarks.rows import Row
+from tests.benchmarks.wrk import body_of, headers_of
+from tests.documents import ROOT, table_rows
+
+PAGE = ROOT / "tests" / "benchmarks" / "README.md"
+RATES = {
+    "starlette": 10_000.0,
+    "hooklake": 6_000.0,
+    "fastapi-celery": 1_000.0,
+    "two-receivers": 9_000.0,
+    "many-sources": 4_000.0,
+    "spool": 3_000.0,
+}
+
+
+def all_rows() -> list[Row]:
+    found = {contender.name: [Received(RATES[contender.name], 100_000_000)] for contender in all_receiving(Path(sys.executable))}
+    return [*rows_of(found), *latency_rows([[1.0] * 990 + [30.0] * 10])]
+
+
+def test_every_row_is_on_the_page_with_its_goal() -> None:
+    on_page = {
+        name: line.split("|")[3].strip()
+        for line in table_rows(PAGE, heading="ingest", first="row")
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1])
+    }
+
+    assert on_page == {row.name: f"{row.goal.kind} {row.goal.bound:g}" if row.goal else "" for row in all_rows()}
+
+
+def test_goals_are_judged_against_the_right_anchor() -> None:
+    rows = {row.name: row for row in all_rows()}
+
+    assert {name: row.met for name, row in rows.items() if row.goal} == {
+        "ingest/starlette": True,
+        "ingest/fastapi-celery": True,
+        "ingest/many-sources": False,
+        "ingest/spool": True,
+        "ingest/memory": True,
+        "ingest/latency-p99": True,
+    }
+    assert (rows["ingest/two-receivers"].ratio, rows["ingest/many-sources"].ratio) == (1.5, 1.5)
+    assert rows["ingest/latency-p99.9"].ours.median == 30.0
+
+
+def test_the_body_has_its_size_and_its_signature_is_the_secret_s() -> None:
+    body = body_of(10_000)
+
+    digest = hmac.new(b"secret", body, hashlib.sha256).hexdigest()
+    assert (len(body), headers_of(body, secret=b"secret")["X-Hub-Signature-256"]) == (10_000, f"sha256={digest}")
