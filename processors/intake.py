@@ -24,12 +24,14 @@ from processors.letter_cap import LOOK_EVERY_MS, LetterCap
 from processors.order import Lanes
 from processors.pace import HELD_BYTES, Pace
 from processors.settings import GroupSettings
+from processors.urgent import UrgentIntake
 from schemas.errors import StreamUnavailable
 
 # While the hand is too full for an ordinary read, urgent entries are looked for so often: much oftener where the worker is quick,
 # and its full hand will soon have been run; a slow one must not spend its time on looking.
 URGENT_EVERY_S = 0.02
 URGENT_WHEN_QUICK_S = 0.002
+NO_ROOM_S = 0.1
 
 
 class Intake:
@@ -48,8 +50,11 @@ class Intake:
         letter_cap: LetterCap,
         telemetry: Telemetry,
         clock: Clock,
+        urgent: UrgentIntake | None = None,
     ) -> None:
+        """With `urgent` the urgent streams are read there, and not here."""
         self._acts = acts
+        self._urgent = urgent
         self._reader = reader
         self._keys = keys
         self._hand = hand
@@ -91,9 +96,8 @@ class Intake:
             self.is_reading = False
             await wait_or_stop(stop, LOOK_EVERY_MS / 1000)
             return False
-        is_quick = self._pace.is_quick(now=self._clock.monotonic())
-        has_room = await self._hand.wait_until(self._wants_more, within_s=URGENT_WHEN_QUICK_S if is_quick else URGENT_EVERY_S)
-        if stop.is_set() or not (has_room or self._hand.room):
+        has_room = await self._hand.wait_until(self._wants_more, within_s=self._look_again_within_s())
+        if stop.is_set() or not (has_room or (self._urgent is None and self._hand.room)):
             return False
         self.is_asking = True
         try:
@@ -104,17 +108,37 @@ class Intake:
                 found = await self._reader.read_urgent(budget=self._hand.room)
             if found:
                 reach("worker.after_read")
-                self._enqueue(found)
+                self.enqueue(found)
         except StreamUnavailable as error:
             self.is_reading = False
             self._has_unheard = True
-            # After a flush or a failover the group may be gone: declare it again before the next read.
-            self._is_declared = self._is_declared and "NOGROUP" not in str(error)
+            self.heed(error)
             raise
         finally:
             self.is_asking = False
         self.is_reading = not self._reader.hears_nobody
         return bool(found)
+
+    def heed(self, error: StreamUnavailable) -> None:
+        """After a flush or a failover the group may be gone: it is declared again before the next read."""
+        self._is_declared = self._is_declared and "NOGROUP" not in str(error)
+
+    @property
+    def is_prepared(self) -> bool:
+        """The group exists, and what an earlier life of this worker left is noted: from here on anything may be read."""
+        return self._is_declared and self._leftovers is not None and not self._letter_cap.is_reached
+
+    def urgent_budget(self) -> int:
+        """How many urgent entries may be asked for; 0 while they could only wait."""
+        batch = self._pace.batch(now=self._clock.monotonic())
+        if self.waits_elsewhere() > batch or self._hand.body_bytes >= HELD_BYTES:
+            return 0
+        return min(batch, self._hand.room, max(1, self._hand.reserve))
+
+    def _look_again_within_s(self) -> float:
+        if self._urgent is not None:
+            return NO_ROOM_S
+        return URGENT_WHEN_QUICK_S if self._pace.is_quick(now=self._clock.monotonic()) else URGENT_EVERY_S
 
     def _wants_more(self) -> bool:
         """There is room for a whole batch (few large reads cost less than many small), or for any and nothing left to run."""
@@ -142,16 +166,17 @@ class Intake:
             self._holding.adopt_again()
             self._has_unheard = False
         elif self._has_unheard:
-            await self._take_unheard(besides=self._leftovers)
+            await self.take_unheard(self._reader)
             self._has_unheard = False
 
-    async def _take_unheard(self, *, besides: deque[Place], shard: int | None = None) -> None:
-        """After an error: what the server handed to us in a reply that never came."""
+    async def take_unheard(self, reader: GroupReader, *, shard: int | None = None) -> None:
+        """After an error: what the server handed to us in a reply that never came, where nobody but `reader` reads."""
+        besides = self._leftovers or ()
         async with self._taking:
-            for place in await leases.held_places(self._acts, reader=self._reader, shard=shard):
+            for place in await leases.held_places(self._acts, reader=reader, shard=shard, streams=reader.own_streams):
                 if place not in besides and not self._hand.holds_place(place):
                     lease = await leases.take_unheard(self._acts, keys=self._keys, reader=self._reader, place=place)
-                    self._enqueue([lease] if lease is not None else [])
+                    self.enqueue([lease] if lease is not None else [])
 
     async def hear_again(self) -> None:
         """The same for shards of a cluster, each by itself: those whose node answers are read again. Raises StreamUnavailable."""
@@ -161,20 +186,25 @@ class Intake:
                 if self._holding is not None:
                     self._holding.adopt_again([shard])
                 else:
-                    await self._take_unheard(besides=self._leftovers or deque(), shard=shard)
+                    await self.take_unheard(self._reader, shard=shard)
                 self._reader.unheard.discard(shard)
             except StreamUnavailable as error:
-                self._is_declared = self._is_declared and "NOGROUP" not in str(error)
+                self.heed(error)
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    def _enqueue(self, found: list[Lease]) -> None:
+    def enqueue(self, found: list[Lease]) -> None:
+        """They are in hand, and run in their turn."""
         self._hand.take(found)
         self._pace.read(len(found), body_bytes=sum([lease.body_bytes for lease in found]))
         for lease in found:
             if self._lanes is None or self._lanes.admit(lease):
                 self._line_up(lease)
+
+    def enqueue_urgent(self, found: list[Lease]) -> None:
+        self.enqueue(found)
+        self._pace.hurry(now=self._clock.monotonic())
 
     def _line_up(self, lease: Lease) -> None:
         self.waiting.put(lease, kind=self._reader.kind_of(lease.stream))
@@ -261,6 +291,8 @@ class Intake:
                 lease = await take()
             except StreamUnavailable:
                 self._has_unheard = self._acts.one_keyspace
+                if self._urgent is not None:
+                    self._urgent.has_unheard = True
                 raise
             self._hand.take([lease] if lease is not None else [])
         return lease

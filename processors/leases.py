@@ -45,6 +45,7 @@ class Hand:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: dict[tuple[str, str], Lease] = {}
+        self._promised = 0
         self.body_bytes = 0
         """Of everything in hand."""
         self._running: dict[int, Running] = {}
@@ -55,12 +56,26 @@ class Hand:
 
     @property
     def room(self) -> int:
-        return self._limit - len(self._held)
+        return self._limit - len(self._held) - self._promised
+
+    @property
+    def reserve(self) -> int:
+        """For urgent entries only."""
+        return self._limit // RESERVED_PART
 
     @property
     def ordinary_room(self) -> int:
-        """Without the reserve, which is for urgent entries only."""
-        return self.room - self._limit // RESERVED_PART
+        """Without what is left of the reserve."""
+        return self.room - max(0, self.reserve - self._promised)
+
+    @contextmanager
+    def promised(self, places: int) -> Iterator[None]:
+        """While a read is under way that may bring so many, beside other reads."""
+        self._promised += places
+        try:
+            yield
+        finally:
+            self._promised -= places
 
     @property
     def leases(self) -> list[Lease]:

@@ -11,6 +11,9 @@ AHEAD_S = 0.2
 # Of bodies: a worker must stay small. One read, and all in hand before the next.
 READ_BYTES = 8_000_000
 HELD_BYTES = 5 * READ_BYTES
+# While urgent events come: a read of hundreds keeps the log's server busy for milliseconds, and then this process, too.
+SMALL_STEP = 64
+HURRIED_S = 1.0
 LN_2 = 0.6931
 
 
@@ -23,6 +26,11 @@ class Pace:
         self._recent = 0.0
         self._noted_at = 0.0
         self._body_bytes = 0.0
+        self._hurried_until = float("-inf")
+
+    def hurry(self, *, now: float) -> None:
+        """Something urgent has come, and more of it may: everything else is taken in small steps for a while."""
+        self._hurried_until = now + HURRIED_S
 
     def settled(self, count: int, *, now: float) -> None:
         self._recent = self._faded(now) + count
@@ -36,7 +44,8 @@ class Pace:
     def batch(self, *, now: float) -> int:
         """How many deliveries one read may ask for."""
         per_second = self._faded(now) * LN_2 / HALF_LIFE_S
-        wanted = max(self._least, min(self._most, round(per_second * AHEAD_S)))
+        most = self._most if now > self._hurried_until else min(self._most, SMALL_STEP)
+        wanted = max(min(self._least, most), min(most, round(per_second * AHEAD_S)))
         return max(1, min(wanted, int(READ_BYTES / max(1.0, self._body_bytes))))
 
     def is_quick(self, *, now: float) -> bool:

@@ -19,10 +19,12 @@ from infra.clock import Clock
 from infra.running.loops import keep_running
 from infra.sections import DeadLetterSettings
 from infra.settings import LogSettings
+from infra.streams.budget import WEIGHTS
 from infra.streams.connection import open_pipeline
 from infra.streams.holding import ShardHolds
 from infra.streams.keys import Keys
-from infra.streams.reading import Lease
+from infra.streams.pipelining import Pipeline
+from infra.streams.reading import GroupReader, Lease
 from infra.streams.settle import RetryLater, Settlement
 from infra.telemetry import Telemetry
 from processors.batch_attempts import BatchAttempts
@@ -37,6 +39,8 @@ from processors.registry import Registry
 from processors.settings import GroupSettings
 from processors.settler import Settler
 from processors.upkeep import Upkeep
+from processors.urgent import CLASSES as URGENT
+from processors.urgent import UrgentIntake
 from schemas.errors import StreamUnavailable
 
 # One is being read, one waits, one runs, and up to three are being settled, which takes the log an fsync.
@@ -75,8 +79,12 @@ class Worker:
         # A blocking read holds its connection, so everything else has one of its own.
         self._reads = open_pipeline(log, home=home, wait_ms=settings.block_ms)
         self._acts = open_pipeline(log, home=home)
-        self._reader = HeldReader(self._reads, keys=self._keys, group=group, consumer=consumer)
         self.hand = Hand(HELD_BATCHES * settings.batch_size)
+        is_apart = self._reads.one_keyspace and not registry.keeps_order
+        self._urgent_reads = open_pipeline(log, home=home, wait_ms=settings.block_ms) if is_apart else None
+        self._urgent = self._read_urgent_apart(self._urgent_reads, group=group, consumer=consumer)
+        classes = [name for name in WEIGHTS if self._urgent is None or name not in URGENT]
+        self._reader = HeldReader(self._reads, keys=self._keys, group=group, consumer=consumer, classes=classes)
         self._holding = self._hold_shards(clock) if registry.keeps_order else None
         dead_letters = dead_letters or DeadLetterSettings()
         self._letter_cap = LetterCap(self._acts, keys=self._keys, group=group, cap=dead_letters.cap, telemetry=telemetry)
@@ -91,6 +99,7 @@ class Worker:
             letter_cap=self._letter_cap,
             telemetry=telemetry,
             clock=clock,
+            urgent=self._urgent,
         )
         self._attempts = BatchAttempts(registry, group=group, hand=self.hand, settings=settings, telemetry=telemetry, clock=clock)
         self._settler = Settler(
@@ -123,6 +132,12 @@ class Worker:
         self._clock = clock
         self._turned_at = clock.monotonic()
 
+    def _read_urgent_apart(self, reads: Pipeline | None, *, group: str, consumer: str) -> UrgentIntake | None:
+        if reads is None:
+            return None
+        reader = GroupReader(reads, keys=self._keys, group=group, consumer=consumer, classes=URGENT)
+        return UrgentIntake(reader, hand=self.hand, block_ms=self._settings.block_ms)
+
     def _hold_shards(self, clock: Clock) -> Holding:
         holds = ShardHolds(self._acts, keys=self._keys, group=self._reader.group, consumer=self._reader.consumer)
         shards, ttl_ms = self._keys.shards, self._settings.lease_ms
@@ -140,7 +155,11 @@ class Worker:
     @property
     def has_work(self) -> bool:
         """Something is in hand that will end by itself, or on its way there."""
-        return bool(self.hand.renewable(now=self._clock.monotonic())) or self._intake.is_asking
+        return bool(self.hand.renewable(now=self._clock.monotonic())) or self._is_asking
+
+    @property
+    def _is_asking(self) -> bool:
+        return self._intake.is_asking or (self._urgent is not None and self._urgent.is_asking)
 
     def charge_overstaying(self) -> None:
         """The last act of a process that leaves: what made it leave has failed an attempt."""
@@ -167,6 +186,8 @@ class Worker:
                 tasks.create_task(self._loop("hear_again", self._intake.hear_again, until=stop, every_ms=HEAR_AGAIN_EVERY_MS)),
                 tasks.create_task(self._loop("take_over", lambda: self._take_over(stop), until=stop, every_ms=self._take_over_every_ms)),
             ]
+            if (urgent := self._urgent) is not None:
+                taking_in.append(tasks.create_task(self._loop("read_urgent", lambda: urgent.read(stop, intake=self._intake), until=stop)))
             if self._holding is not None:
                 every_ms = self._settings.lease_ms // RENEWALS_PER_LEASE
                 tasks.create_task(self._loop("hold", self._holding.look, until=drained, every_ms=min(every_ms, HOLD_EVERY_MS)))
@@ -187,8 +208,9 @@ class Worker:
             with contextlib.suppress(StreamUnavailable):  # Then the holds run out by themselves.
                 await self._holding.end()
         await self._upkeep.end()
-        await self._reads.close()
-        await self._acts.close()
+        for pipeline in (self._reads, self._acts, self._urgent_reads):
+            if pipeline is not None:
+                await pipeline.close()
 
     def _stopping(self, stop: asyncio.Event) -> Leave:
         loop = asyncio.get_running_loop()

@@ -24,20 +24,22 @@ def turns() -> list[str]:
 TURNS = turns()
 
 
-def allot(room: int, *, hungry: Collection[str], streams_per_class: int, turn: int) -> dict[str, int]:
-    """How many entries to ask each stream of a class for; together never more than `room`, which is at least one of each class.
+def allot(
+    room: int, *, hungry: Collection[str], streams_per_class: int, turn: int, classes: Collection[str] = tuple(WEIGHTS)
+) -> dict[str, int]:
+    """How many entries to ask each stream of these classes for; together never more than `room`, which is at least one of each class.
 
     A class that is not asked has no key.
     """
-    every = len(WEIGHTS) * streams_per_class
+    every = len(classes) * streams_per_class
     if room < every:
-        name = _whose_turn(hungry if hungry and turn % 2 else WEIGHTS, turn=turn // 2)
+        name = _whose_turn(hungry if hungry and turn % 2 else classes, turn=turn // 2)
         return {name: max(1, room // streams_per_class)}
     total = sum(WEIGHTS[name] for name in hungry)
     if not total:
-        return dict.fromkeys(WEIGHTS, room // every)
+        return dict.fromkeys(classes, room // every)
     rest = room - every
-    return {name: 1 + (rest * WEIGHTS[name] // total // streams_per_class if name in hungry else 0) for name in WEIGHTS}
+    return {name: 1 + (rest * WEIGHTS[name] // total // streams_per_class if name in hungry else 0) for name in classes}
 
 
 def _whose_turn(names: Collection[str], *, turn: int) -> str:

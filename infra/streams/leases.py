@@ -24,14 +24,17 @@ Place = tuple[str, str]
 """A stream's key and an entry id."""
 
 
-async def held_places(pipeline: Pipeline, *, reader: GroupReader, shard: int | None = None) -> list[Place]:
-    """Where this consumer's name holds deliveries, in all shards or in one, whichever of its lives took them; those delivered
-    least often come first.
+async def held_places(
+    pipeline: Pipeline, *, reader: GroupReader, shard: int | None = None, streams: Sequence[str] | None = None
+) -> list[Place]:
+    """Where this consumer's name holds deliveries, in all shards or in one, in all streams or in these, whichever of its lives took
+    them; those delivered least often come first.
 
     What killed a life was delivered when it ended, and again when the next one ended: its innocent neighbours need not wait for it.
     """
     found: list[tuple[int, Place]] = []
-    for stream in (stream for stream in reader.streams if shard in (None, reader.shard_of(stream))):
+    chosen = reader.streams if streams is None else streams
+    for stream in (stream for stream in chosen if shard in (None, reader.shard_of(stream))):
         pending = await pipeline.call("XPENDING", stream, reader.group, "-", "+", 10_000, reader.consumer)
         found += [(count, (stream, entry_id.decode())) for entry_id, _, _, count in pending]
     return [place for _, place in sorted(found, key=lambda one: one[0])]

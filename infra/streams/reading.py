@@ -6,7 +6,7 @@ import asyncio
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from infra.streams.budget import WEIGHTS, allot
@@ -60,8 +60,10 @@ _lease: Callable[[tuple[int, str, str, int, Sequence[bytes]]], Lease] = functool
 class GroupReader:
     """The log as one consumer of a group sees it: the event streams and the group's own retry streams."""
 
-    def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str) -> None:
+    def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, classes: Collection[str] = tuple(WEIGHTS)) -> None:
+        """It reads new entries of these classes only; of all others it knows where they are."""
         self._pipeline = pipeline
+        self._classes = classes
         self._turn = 0
         self._hungry: set[str] = set()
         self.group = group
@@ -94,6 +96,11 @@ class GroupReader:
     def streams(self) -> Sequence[str]:
         return list(self._shard_of_stream)
 
+    @property
+    def own_streams(self) -> Sequence[str]:
+        """Those of the classes that this one reads."""
+        return [stream for stream in self._shard_of_stream if self._kind_of_stream[stream] in self._classes]
+
     def shard_of(self, stream: str) -> int:
         return self._shard_of_stream[stream]
 
@@ -111,6 +118,13 @@ class GroupReader:
         self._own_up()
         return found
 
+    async def wait(self, *, budget: int, block_ms: int) -> list[Lease]:
+        """The same where it does not matter which stream has it: at most `budget` entries, by one command that waits for the first."""
+        self._turn += 1
+        found = await self._wait_for_something(budget, block_ms=block_ms)
+        self._own_up()
+        return found
+
     async def read_urgent(self, *, budget: int) -> list[Lease]:
         """At most `budget` urgent entries that are there now."""
         streams = self._some("urgent", most=budget)
@@ -124,7 +138,7 @@ class GroupReader:
 
     async def _take_what_is_there(self, budget: int) -> list[Lease]:
         self._turn += 1
-        counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn)
+        counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn, classes=self._classes)
         taken = await self._read_each([(self._some(kind, most=budget), count) for kind, count in counts.items()])
         for (kind, count), leases in zip(counts.items(), taken, strict=True):
             # Filled on one of its streams: there may be more.
@@ -145,7 +159,7 @@ class GroupReader:
         return [stream for stream in streams if self._shard_of_stream[stream] in shards]
 
     async def _wait_for_something(self, budget: int, *, block_ms: int) -> list[Lease]:
-        streams = self._readable(self.streams)
+        streams = self._readable(self.own_streams)
         if not streams:
             await asyncio.sleep(min(block_ms, SHORT_BLOCK_MS) / 1000)
             return []

@@ -14,12 +14,14 @@ from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings
 from infra.streams import groups, leases
 from infra.streams.connection import open_pipeline
+from infra.streams.entries import encode
 from infra.streams.keys import Keys
 from infra.streams.reading import GroupReader
 from infra.streams.stream import EventStream
 from processors import Delivery, StreamEvent, intake, processor
 from schemas.event import Priority
 from tests.events import an_event
+from tests.infra.streams.raw import open_raw
 from tests.processors.conftest import Starter
 from tests.processors.waiting import letters, take_and_die, unsettled, until
 
@@ -193,6 +195,57 @@ async def test_a_delivery_whose_reply_was_lost_is_found_and_not_charged(stream: 
     assert [lease.delivery_count for lease in unheard if lease] == [1, 1, 1]
     assert again is not None
     assert again.delivery_count == 2
+
+
+@pytest.mark.parametrize("priority", [Priority.URGENT, Priority.DEFAULT])
+async def test_an_event_that_was_handed_out_in_a_reply_that_never_came_runs_once(
+    own_log: LogSettings, working: Starter, home: Path, priority: Priority
+) -> None:
+    """Handed to the worker's name behind its back; then its reads are cut off, so that it has reason to look."""
+    ran: list[tuple[str, int]] = []
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        ran.append((event.id, delivery.attempt))
+
+    client, keys = open_raw(own_log, home=home), Keys(own_log.prefix, own_log.shards)
+    unheard, following, name = an_event(priority=priority), an_event(priority=priority), keys.events(0, priority.value)
+    async with working(act, on_log=own_log, lease_ms=300_000) as worker:
+        await until(lambda: worker.makes_progress)
+        pipeline = client.pipeline(transaction=True)
+        pipeline.execute_command("XADD", name, "*", *encode(unheard))
+        pipeline.execute_command("XREADGROUP", "GROUP", "g", "c1", "STREAMS", name, ">")
+        pipeline.execute()
+        await asyncio.sleep(0.2)  # it may look for it, without reason
+        before = list(ran)
+        for reading in [one for one in client.client_list() if one["cmd"].startswith("xreadgroup")]:
+            client.client_kill_filter(_id=reading["id"])
+        client.execute_command("XADD", name, "*", *encode(following))
+        await until(lambda: unsettled(own_log, home) == 0 and len(ran) == 2)
+    client.close()
+
+    assert before == []
+    assert sorted(ran) == sorted([(unheard.id, 1), (following.id, 1)])
+
+
+async def test_urgent_events_are_read_where_nothing_else_can_be(stream: EventStream, working: Starter) -> None:
+    """Every place of the hand but the reserve is taken by events that do not end."""
+    ran: list[str] = []
+    release = asyncio.Event()
+
+    @processor("*")
+    async def act(event: StreamEvent, delivery: Delivery) -> None:
+        ran.append(event.priority.value)
+        if event.priority is Priority.LOW:
+            await release.wait()
+
+    await asyncio.gather(*[stream.append(an_event(priority=Priority.LOW)) for _ in range(200)])
+    async with working(act, batch_size=8, concurrency=60):
+        await until(lambda: len(ran) >= 36)
+        for _ in range(5):
+            await stream.append(an_event(priority=Priority.URGENT))
+        await until(lambda: ran.count("urgent") == 5)
+        release.set()
 
 
 async def test_stopping_begins_nothing_new(stream: EventStream, working: Starter, log: LogSettings, home: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from processors.pace import READ_BYTES, Pace
+from processors.pace import HURRIED_S, READ_BYTES, SMALL_STEP, Pace
 
 
 def steady(pace: Pace, *, per_second: int, seconds: float = 5.0) -> float:
@@ -24,6 +24,17 @@ def test_a_quick_worker_takes_whole_batches() -> None:
     assert pace.batch(now=now) == 256
     assert pace.is_quick(now=now)
     assert not pace.is_quick(now=now + 10)
+
+
+def test_while_urgent_events_come_everything_else_is_taken_in_small_steps() -> None:
+    pace = Pace(least=100, most=256)
+    now = steady(pace, per_second=20_000)
+
+    pace.hurry(now=now)
+
+    assert pace.batch(now=now + 0.1) == SMALL_STEP
+    assert pace.batch(now=now + HURRIED_S + 0.1) == 256
+    assert Pace(least=8, most=32).batch(now=0.0) == 8
 
 
 def test_a_slow_worker_leaves_to_others_what_it_would_hold_for_long() -> None:

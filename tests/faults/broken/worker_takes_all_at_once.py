@@ -24,7 +24,7 @@ async def take_over(self: Intake, stop: asyncio.Event, *, run_alone: Callable[[L
     while self._leftovers and not stop.is_set():
         place = self._leftovers.popleft()
         lease = await leases.take_again(self._acts, keys=self._keys, reader=self._reader, place=place)
-        self._enqueue([lease] if lease is not None else [])
+        self.enqueue([lease] if lease is not None else [])
 
 
 if __name__ == "__main__":
