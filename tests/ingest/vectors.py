@@ -77,18 +77,22 @@ class Vector:
 
 
 def vectors_of(path: Path) -> list[Vector]:
-    page = json.loads(path.read_text())
-    return [_vector(page["scheme"], one) for one in page["vectors"]]
+    return vectors_in(json.loads(path.read_text()))
+
+
+def vectors_in(page: dict[str, Any], *, scheme: Scheme | None = None) -> list[Vector]:
+    """Of the scheme that the page names; `scheme` is its record where the table has none."""
+    return [_vector(page["scheme"], one, scheme=scheme) for one in page["vectors"]]
 
 
 def all_vectors() -> list[Vector]:
     return [vector for path in sorted(FOLDER.glob("*.json")) for vector in vectors_of(path)]
 
 
-def _vector(name: str, one: dict[str, Any]) -> Vector:
+def _vector(name: str, one: dict[str, Any], *, scheme: Scheme | None) -> Vector:
     settings = SourceSettings(scheme=name, **one.get("settings", {}))
     return Vector(
-        scheme=scheme_of(settings, name="vector", at="vector"),
+        scheme=scheme or scheme_of(settings, name="vector", at="vector"),
         origin=one["from"],
         published=one["published"],
         secret=bytes.fromhex(one["secret_hex"]) if "secret_hex" in one else one["secret"].encode(),
