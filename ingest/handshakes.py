@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from urllib.parse import parse_qsl
 
@@ -36,7 +36,7 @@ is_token = re.compile(r"[A-Za-z0-9+/=_-]{1,256}\Z").match
 is_origin = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?\Z").match
 
 
-def answer_to_question(answering: Answering, *, method: str, query: str, headers: Headers, keys: tuple[Key, ...]) -> Answer:
+def answer_to_question(answering: Answering, *, method: str, query: str, headers: Headers, keys: Sequence[Key]) -> Answer:
     """Raises MethodNotAllowed where the source's sender asks no such thing, BadSignature, and MalformedRequest."""
     if METHODS.get(answering.handshake) != method:
         raise MethodNotAllowed("webhooks are sent with POST", allow=", ".join(filter(None, ("POST", METHODS.get(answering.handshake)))))

@@ -29,6 +29,7 @@ class Line:
     secrets: int
     key_ids: list[str]
     unsigned: bool
+    fetched: bool
     path: str
 
 
@@ -51,6 +52,7 @@ def line_of(source: Source) -> Line:
         secrets=len(source.secrets),
         key_ids=[secret.key_id for secret in source.secrets],
         unsigned=source.is_unsigned,
+        fetched=source.certificates is not None,
         path=f"/hooks/{source.tenant}/{source.name}",
     )
 
@@ -69,6 +71,8 @@ def _scheme(line: Line) -> Text:
 def _secrets(line: Line) -> Text:
     if line.unsigned:
         return Text("unsigned: anybody may send", style="bold red")
+    if line.fetched:
+        return Text("certificates that are fetched from Amazon")
     noun = "secret" if line.secrets == 1 else "secrets"
     return Text(f"{line.secrets} {noun}: {', '.join(line.key_ids)}")
 

@@ -41,7 +41,7 @@ SVIX = replace(
 
 AWS_SNS = Scheme(
     name="aws-sns",
-    documentation="The tests of Amazon's SNS validator, signature version 2. The secret is the certificate that `SigningCertURL` names.",
+    documentation="The tests of Amazon's SNS validator, signature version 2. Needs `topics`; secrets are certificates, or are fetched.",
     confirmed=True,
     signature=Member("Signature"),
     encoding="base64",

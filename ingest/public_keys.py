@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NoReturn
 
 from cryptography import x509
@@ -67,6 +68,11 @@ def public_key(scheme: Scheme, *, text: bytes, key_id: str, at: str) -> PublicKe
     except (ValueError, UnicodeDecodeError) as error:
         raise ConfigError(f"{at} is no {_FORMS[scheme.secret_form]}, as scheme {scheme.name} needs; nothing would verify") from error
     return PublicKey(key_id, scheme.name, scheme.encoding, check)
+
+
+def certificate_ends_at(text: bytes) -> datetime:
+    """Until when a certificate, which `public_key` has read, is valid."""
+    return x509.load_pem_x509_certificate(text).not_valid_after_utc
 
 
 def _ed25519(text: bytes) -> Check:

@@ -94,6 +94,8 @@ class Receiver:
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
+        if source.certificates is not None:
+            await source.certificates.obtain(request, now=now)
         proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
         if proof.key_id:
             self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)

@@ -99,6 +99,9 @@ class SourceSettings(Strict):
         le=7 * 24 * 3600 * 1000,
         description="How far a signed time may be from ours, before or after, instead of what the scheme allows.",
     )
+    fetch_certificates: bool = Field(
+        False, description="`aws-sns`: fetches the certificates that requests name from Amazon, and only from there, instead of `secrets`."
+    )
     public_url: str | None = Field(
         None,
         pattern=PUBLIC_URL,
@@ -129,7 +132,7 @@ class SourceSettings(Strict):
         None, description="`hub-challenge`: a reference to the token that was entered at the sender, `file:secrets/name` or `env:NAME`."
     )
     topics: tuple[Annotated[str, Field(pattern=TOPIC)], ...] = Field(
-        (), description="`aws-sns`: the ARNs of the topics that are believed; without them anybody's topic is, so name them."
+        (), description="`aws-sns`: the ARNs of the topics that are believed; required, as Amazon signs for all its customers."
     )
     confirm_subscriptions: bool = Field(False, description="`aws-sns`: confirm subscriptions to these topics by a call to Amazon.")
 

@@ -5,12 +5,13 @@ Built once at start; every mistake in it is a ConfigError there, so that a reque
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
 from ingest.answering import Answering
 from ingest.body_schemas import BodySchemas
+from ingest.certificates import Certificates
 from ingest.generic import GENERIC_ONLY, described_scheme
 from ingest.keys import Key, prepare
 from ingest.scheme import Scheme
@@ -27,7 +28,7 @@ class Source:
     tenant: str
     name: str
     scheme: Scheme
-    secrets: tuple[Key, ...]
+    secrets: Sequence[Key]
     max_body_bytes: int
     priority: Priority
     rate: RateSettings | None = None
@@ -39,6 +40,11 @@ class Source:
     answering: Answering = field(default_factory=Answering)
     public_url: str = ""
     """Where the sender posts to, as the sender has it; for schemes that sign the address."""
+
+    @property
+    def certificates(self) -> Certificates | None:
+        """Where its keys come from, when they are not in the settings."""
+        return self.secrets if isinstance(self.secrets, Certificates) else None
 
     @property
     def is_unsigned(self) -> bool:
@@ -84,6 +90,7 @@ class Sources:
 def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSettings, settings: Settings) -> Source:
     at = f"tenants.{tenant}.sources.{name}"
     scheme = scheme_of(given, name=name, at=at)
+    _refuse_everybodys_topics(given, scheme=scheme, at=at)
     return Source(
         tenant=tenant,
         name=name,
@@ -97,6 +104,11 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         answering=Answering.of(given, scheme=scheme, settings=settings, at=at),
         public_url=_public_url(given, scheme=scheme, at=at),
     )
+
+
+def _refuse_everybodys_topics(given: SourceSettings, *, scheme: Scheme, at: str) -> None:
+    if scheme.secret_form == "certificate" and not given.topics and not given.unsigned:
+        raise ConfigError(f"{at}.topics is missing: Amazon signs for all its customers alike, so everybody's topics would be believed")
 
 
 def _public_url(given: SourceSettings, *, scheme: Scheme, at: str) -> str:
@@ -147,7 +159,13 @@ def _refuse_generic_settings(given: SourceSettings, *, record: Scheme, at: str) 
             raise ConfigError(f"{at}.{setting} belongs to scheme generic; scheme {record.name} has its own, so this would have no effect")
 
 
-def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> tuple[Key, ...]:
+def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> Sequence[Key]:
+    if given.fetch_certificates:
+        if scheme.secret_form != "certificate" or given.secrets or given.unsigned:
+            raise ConfigError(
+                f"{at}.fetch_certificates stands in the place of secrets, for schemes that sign with a certificate: `aws-sns`"
+            )
+        return Certificates(scheme, at=at)
     if given.unsigned:
         if given.secrets:
             raise ConfigError(f"{at}.unsigned is set beside secrets, and they would not be looked at: take one of the two out")

@@ -88,6 +88,10 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
         pytest.param({**GITHUB, "public_url": "hooks.example.com"}, r"hook\.public_url is wrong", id="no address at all"),
         pytest.param({**GITHUB, "public_url": "https://h/x?a=1"}, r"hook\.public_url is wrong", id="an address with a query"),
         pytest.param({**GITHUB, "scheme": "discord"}, r"hook\.secrets\[0\].*Ed25519 public key of 64 hex digits", id="no public key"),
+        pytest.param({**GITHUB, "scheme": "aws-sns"}, r"hook\.topics is missing.*everybody's topics would be believed", id="no topics"),
+        pytest.param(
+            {**GITHUB, "fetch_certificates": True}, r"hook\.fetch_certificates stands in the place of secrets", id="nothing to fetch"
+        ),
         pytest.param({**GITHUB, "unsigned": True}, r"hook\.unsigned is set beside secrets.*take one of the two out", id="both"),
         pytest.param({"scheme": "github", "unsigned": "yes please"}, r"hook\.unsigned is wrong", id="unsigned by a word"),
         pytest.param({**GITHUB, "tolerance_ms": 60_000}, r"hook\.tolerance_ms has no effect", id="no time is signed"),
