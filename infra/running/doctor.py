@@ -25,6 +25,7 @@ from infra.running.services import Service, refuse_shared_ports, services_of
 from infra.running.status import at_letter_cap
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
+from infra.spools import DAMAGED, SPOOL, SpoolState, read_spools
 from infra.streams.caps import Weight, described
 from infra.streams.connection import open_blocking, translated
 from infra.streams.overview import read_overview
@@ -76,7 +77,7 @@ def examine(home: Path) -> Iterator[Finding]:
     if durability == "relaxed":
         yield Finding("durability", "warn", "log.durability is relaxed: a power cut may lose the last second", "set it to fsync")
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-        examine_home, examine_secrets, examine_log, examine_ports, examine_java, examine_disk,
+        examine_home, examine_secrets, examine_log, examine_spools, examine_ports, examine_java, examine_disk,
     )  # fmt: skip
     for check in checks:
         yield from check(settings)
@@ -123,7 +124,7 @@ def examine_log(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("log", "ok", f"{facts.name} {facts.version}, appendfsync {facts.append_fsync}, {facts.eviction}")
     if reason := why_alone(facts, log=settings.log):
-        yield Finding("replicas", "fail", reason, "senders get 503 until then")
+        yield Finding("replicas", "fail", reason, "events wait in the spool until then, or are refused where there is none")
     yield from examine_contents(settings)
     if reason := why_outdated(facts):
         yield Finding("log version", "warn", reason, "let nobody but hooklake reach the server until then")
@@ -148,6 +149,33 @@ def examine_memory(weight: Weight) -> Finding:
     if weight.is_heavy:
         return Finding("memory", "warn", described(weight), "run the archive and the workers that are behind, or add memory")
     return Finding("memory", "ok", described(weight))
+
+
+def examine_spools(settings: Settings) -> Iterator[Finding]:
+    """What receivers keep because the log did not take it."""
+    spools = read_spools(settings.home)
+    for spool in spools:
+        if spool.damaged:
+            where = settings.home / SPOOL / spool.receiver / DAMAGED
+            yield Finding(
+                "spool",
+                "fail",
+                f"{spool.damaged} places in the spool of {spool.receiver} were damaged; their bytes are in {where}",
+                "the receiver's log has file and offset; ask the senders for what came then, and remove those files",
+            )
+        if spool.events:
+            yield examine_waiting(spool)
+    if not any(spool.events or spool.damaged for spool in spools):
+        yield Finding("spool", "ok", "nothing waits for the log")
+
+
+def examine_waiting(spool: SpoolState) -> Finding:
+    detail = f"{spool.events} events ({spool.size_bytes} bytes) wait in the spool of {spool.receiver}"
+    if spool.is_held:
+        return Finding(
+            "spool", "warn", f"{detail}: its receiver runs, and the log does not take them all yet", "see what is said of the log"
+        )
+    return Finding("spool", "fail", f"{detail}, and no receiver runs that would append them", "start one: `hooklake up`")
 
 
 def examine_ports(settings: Settings) -> Iterator[Finding]:
@@ -201,7 +229,7 @@ def examine_disk(settings: Settings) -> Iterator[Finding]:
         yield Finding("disk", "ok", detail)
     else:
         state: Literal["warn", "fail"] = "fail" if free_bytes < LEAST_FREE_BYTES else "warn"
-        yield Finding("disk", state, detail, "make room: a full disk stops the log, and then the receiver answers 503")
+        yield Finding("disk", state, detail, "make room: a full disk stops the log and the spool, and then the receiver answers 503")
 
 
 def show(findings: list[Finding]) -> None:

@@ -16,6 +16,7 @@ from infra.running.healthcheck import is_fine
 from infra.running.services import services_of
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
+from infra.spools import SpoolState, read_spools
 from infra.streams.caps import Weight, described
 from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.overview import GroupState, Overview, read_overview
@@ -47,6 +48,12 @@ class Status:
     """Whether each is ready; None when its ops port is a free one, so that it cannot be asked."""
     needs: list[str] = field(default_factory=list)
     durability: str = "fsync"
+    spools: list[SpoolState] = field(default_factory=list)
+    """What receivers of this home keep until the log takes it; `accepted` and `in_spools` have it."""
+
+    @property
+    def in_spools(self) -> int:
+        return sum(spool.events for spool in self.spools)
 
 
 @app.command()
@@ -54,7 +61,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
     """Shows lag, counts, dead letters and processes; exits with 1 when something needs a person, and with 3 when the log is away."""
     found = look(load_settings())
     if as_json:
-        print(json.dumps(asdict(found), indent=2))
+        print(json.dumps({**asdict(found), "in_spools": found.in_spools}, indent=2))
     else:
         show(found)
     sys.exit(1 if found.needs else 0)
@@ -65,7 +72,27 @@ def look(settings: Settings) -> Status:
     overview = read_overview(settings.log, home=settings.home)
     processes = {service.name: is_fine(service) for service in services_of(settings)}
     letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
-    return replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
+    found = replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
+    return with_spools(found, spools=read_spools(settings.home))
+
+
+def with_spools(found: Status, *, spools: list[SpoolState]) -> Status:
+    """Pure: what waits in spools was accepted too, though no ledger has counted it yet."""
+    waiting = sum(spool.events for spool in spools)
+    return replace(found, accepted=found.accepted + waiting, spools=spools, needs=[*found.needs, *spool_needs(spools)])
+
+
+def spool_needs(spools: list[SpoolState]) -> list[str]:
+    """What no receiver that runs will see to. Pure."""
+    left = [
+        f"{spool.events} events wait in the spool of {spool.receiver}, and no receiver runs that would append them: start one"
+        for spool in spools
+        if spool.events and not spool.is_held
+    ]
+    damaged = [
+        f"the spool of {spool.receiver} has {spool.damaged} damaged places: see `hooklake doctor`" for spool in spools if spool.damaged
+    ]
+    return left + damaged
 
 
 def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_cap: int | None = None) -> Status:
@@ -186,6 +213,7 @@ def _balance(found: Status) -> str:
 def _rest(found: Status) -> str:
     """The terms of the books that are 0 in most installations."""
     scheduled = f" + scheduled {found.scheduled}" if found.scheduled else ""
+    scheduled += f" + in spools {found.in_spools}" if found.in_spools else ""
     return scheduled + (f" + [red]lost {found.lost}[/]" if found.lost else "")
 
 

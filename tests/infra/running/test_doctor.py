@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
-from infra.running.doctor import Finding, examine
+from infra.running.doctor import Finding, examine, examine_spools
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.initialise import initialise
+from infra.segments import Segment
+from infra.settings import load_settings
+from infra.spools import Folder
 from tests.infra.running.processes import run_module
 
 
@@ -30,7 +34,7 @@ def test_a_fresh_home_has_no_failure_and_everything_is_looked_at(home: Path) -> 
     assert {finding["state"] for finding in findings} <= {"ok", "warn"}
     checks = [finding["check"] for finding in findings]
     assert checks[:2] == ["settings", "home"]
-    assert {"secrets", "log", "receiver", "worker-example", "archive", "java", "disk"} <= set(checks)
+    assert {"secrets", "log", "spool", "receiver", "worker-example", "archive", "java", "disk"} <= set(checks)
     assert all(finding["advice"] for finding in findings if finding["state"] != "ok")
 
 
@@ -119,3 +123,23 @@ def test_a_port_that_another_program_has_is_a_failure(home: Path) -> None:
 
     assert finding.state == "fail"
     assert finding.detail == f"archive.ops_port={port} is taken by another program"
+
+
+def test_events_that_wait_in_a_spool_are_told_with_the_reason(home: Path) -> None:
+    folder = Folder(home / "spool" / "receiver-0")
+    folder.path.mkdir(parents=True)
+    segment = Segment.new(folder.path, number=1)
+    segment.path.write_bytes(segment.frame(b"payload", events=3, at_ms=1))
+    folder.keep_aside(segment, start=0, end=4)
+    initialise(home)
+    settings = load_settings(home)
+
+    damaged, left = examine_spools(settings)
+    held = folder.hold()
+    _, waits = examine_spools(settings)
+
+    assert held is not None
+    os.close(held)
+    assert (damaged.state, left.state, waits.state) == ("fail", "fail", "warn")
+    assert left.detail.startswith("3 events (39 bytes) wait in the spool of receiver-0, and no receiver runs")
+    assert waits.detail.endswith("its receiver runs, and the log does not take them all yet")

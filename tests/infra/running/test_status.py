@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from infra.running.initialise import initialise
-from infra.running.status import needs_of, show, summarise
+from infra.running.status import needs_of, show, summarise, with_spools
 from infra.settings import LogSettings
+from infra.spools import SpoolState
 from infra.streams.ledger import Counts
 from infra.streams.overview import GroupState, Overview
 from infra.streams.stream import EventStream
@@ -44,6 +45,25 @@ def test_scheduled_events_are_a_term_of_the_books(capsys: pytest.CaptureFixture[
 
     assert (status.scheduled, status.out_of_balance, status.needs) == (3, 0, [])
     assert capsys.readouterr().out.startswith("accepted 10 = archived 5 + in the log 2 + scheduled 3: the books balance")
+
+
+def test_events_in_spools_are_accepted_and_a_term_of_the_books(capsys: pytest.CaptureFixture[str]) -> None:
+    spools = [SpoolState("receiver-0", 3, 900, 1, 0, is_held=True), SpoolState("receiver-1", 0, 0, None, 0, is_held=False)]
+
+    status = with_spools(summarise(an_overview(accepted=10, archived=8, in_log=2), processes=READY), spools=spools)
+    show(status)
+
+    assert (status.accepted, status.in_spools, status.out_of_balance, status.needs) == (13, 3, 0, [])
+    assert capsys.readouterr().out.startswith("accepted 13 = archived 8 + in the log 2 + in spools 3: the books balance")
+
+
+def test_a_spool_that_nobody_empties_and_a_damaged_one_ask_for_a_person() -> None:
+    spools = [SpoolState("receiver-0", 3, 900, 1, 0, is_held=False), SpoolState("receiver-1", 0, 0, None, 2, is_held=True)]
+
+    left, damaged = with_spools(summarise(an_overview(accepted=1, archived=1, in_log=0), processes=READY), spools=spools).needs
+
+    assert left.startswith("3 events wait in the spool of receiver-0, and no receiver runs")
+    assert damaged.startswith("the spool of receiver-1 has 2 damaged places")
 
 
 def test_a_log_that_may_lose_the_last_second_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
