@@ -1,7 +1,8 @@
 """Owns a TCP proxy that harms what passes through it, in toxiproxy's words: `limit_data`, `reset_peer`, `latency`, `timeout`.
 
 Toxics apply to connections that are made after they were set; `heal` lets new ones pass unharmed. Only `hold`, which is
-toxiproxy's `timeout`, is for all connections at once: they stay, and nothing passes in either direction until `heal`.
+toxiproxy's `timeout`, is for all connections at once: they stay, and nothing passes in either direction until `heal`; with
+`hold_replies` only what clients send does.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Proxy:
     _joined: set[asyncio.Task[None]] = field(default_factory=set)
     """Who waits for each connection, and goes last."""
     _flowing: asyncio.Event = field(default_factory=asyncio.Event)
+    _replying: asyncio.Event = field(default_factory=asyncio.Event)
     _is_ending: bool = False
 
     def harm(self, *, limit_data: int | None = None, reset_peer: int | None = None, latency_ms: int = 0) -> None:
@@ -56,9 +58,14 @@ class Proxy:
         """From now on nothing passes, also of what is on its way."""
         self._flowing.clear()
 
+    def hold_replies(self) -> None:
+        """From now on what clients send arrives, and nothing comes back."""
+        self._replying.clear()
+
     def heal(self) -> None:
         self.toxics = Toxics()
         self._flowing.set()
+        self._replying.set()
 
     def lead_to(self, upstream_port: int) -> None:
         """From now on new connections go there, and those that there are end."""
@@ -71,6 +78,7 @@ class Proxy:
         listening = await asyncio.start_server(self._join, "127.0.0.1", 0)
         self.port = listening.sockets[0].getsockname()[1]
         self._flowing.set()
+        self._replying.set()
         try:
             yield self
         finally:
@@ -132,6 +140,7 @@ class Proxy:
         while data := await reader.read(CHUNK_BYTES):
             await asyncio.sleep(toxics.latency_ms / 1000)
             await self._flowing.wait()
+            await self._replying.wait()
             data = data if left is None else data[:left]
             writer.write(data)
             await writer.drain()

@@ -1,0 +1,83 @@
+"""Owns disks that fail: a file system in a file, which can be copied as a power cut would leave it, and one that can be filled."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A mounted ext4 in a file."""
+
+    image: Path
+    mounted: Path
+
+    @contextmanager
+    def after_a_power_cut(self) -> Iterator[Path]:
+        """What is on the disk at this moment: neither what the file system holds in memory, nor what it would still do in order."""
+        copy = self.image.with_name(f"{self.image.name}.cut")
+        shutil.copyfile(self.image, copy)
+        with mounted(copy, on=self.mounted.with_name(f"{self.mounted.name}-after")) as at:
+            yield at
+
+
+@contextmanager
+def disk(folder: Path) -> Iterator[Disk]:
+    image = folder / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    _run("mkfs.ext4", "-q", "-F", str(image))
+    with mounted(image, on=folder / "disk") as at:
+        yield Disk(image, at)
+
+
+@contextmanager
+def mounted(image: Path, *, on: Path) -> Iterator[Path]:
+    on.mkdir(exist_ok=True)
+    _run("mount", "-o", "loop", str(image), str(on))
+    try:
+        yield on
+    finally:
+        _run("umount", "--lazy", str(on))
+
+
+@contextmanager
+def small_disk(folder: Path, *, size: str) -> Iterator[Path]:
+    """A disk in memory, which is soon full."""
+    at = folder / "small"
+    at.mkdir(parents=True)
+    _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(at))
+    try:
+        yield at
+    finally:
+        _run("umount", "--lazy", str(at))
+
+
+@functools.cache
+def why_no_mounts() -> str:
+    """Why this machine lets us mount nothing, or an empty text: tried, since rights tell little in containers."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    for tool in ("mkfs.ext4", "losetup", "mount", "umount"):
+        if shutil.which(tool) is None:
+            return f"{tool} is missing"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with disk(Path(folder)):
+                return ""
+        except subprocess.CalledProcessError as error:
+            return f"no file can be mounted here: {error.stderr.strip()}"
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)

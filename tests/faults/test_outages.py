@@ -1,0 +1,214 @@
+"""Whatever keeps the log from taking events, the receiver goes on accepting them, and the log has each of them once afterwards.
+
+One receiver and one server for all faults of a server that goes on running; the control's accepts as well, and keeps nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import LogSettings
+from schemas.errors import StreamUnavailable
+from tests.faults.outage import Outage, outage
+from tests.faults.receiver_process import REAL
+from tests.infra.running.processes import until
+from tests.infra.streams.raw import open_raw
+
+BROKEN = "tests.faults.broken.receiver_keeps_nothing"
+_numbers = itertools.count()
+
+pytestmark = pytest.mark.timeout(120)
+
+Fault = Callable[[Outage], AbstractContextManager[None]]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
+    with outage(REAL, folder=tmp_path_factory.mktemp("real")) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
+    with outage(BROKEN, folder=tmp_path_factory.mktemp("broken")) as at:
+        yield at
+
+
+@contextmanager
+def killed(at: Outage) -> Iterator[None]:
+    at.server.kill()
+    try:
+        yield
+    finally:
+        at.server.start()
+
+
+@contextmanager
+def hanging(at: Outage) -> Iterator[None]:
+    os.kill(at.server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(at.server.pid, signal.SIGCONT)
+
+
+@contextmanager
+def out_of_memory(at: Outage) -> Iterator[None]:
+    with operator(at) as client:
+        client.config_set("maxmemory", "1mb")
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", "0")
+
+
+@contextmanager
+def read_only(at: Outage) -> Iterator[None]:
+    """A primary that has too few replicas to write."""
+    with operator(at) as client:
+        client.config_set("min-replicas-to-write", "1")
+        try:
+            yield
+        finally:
+            client.config_set("min-replicas-to-write", "0")
+
+
+@contextmanager
+def without_rights(at: Outage) -> Iterator[None]:
+    """The receiver's user may run no script any more, and its connections stay."""
+    with operator(at) as client:
+        client.execute_command("ACL", "SETUSER", "keeper", "on", ">another-password", "~*", "+@all")
+        client.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
+        try:
+            yield
+        finally:
+            client.execute_command("AUTH", "keeper", "another-password")
+            client.execute_command("ACL", "SETUSER", "default", "+eval", "+evalsha")
+
+
+@contextmanager
+def damaged(at: Outage) -> Iterator[None]:
+    """A byte of its file was flipped, so the server does not start; somebody mends it."""
+    at.server.kill()
+    file = max((at.server.directory / "appendonlydir").glob("*.incr.aof"))
+    data = file.read_bytes()
+    flipped = bytearray(data)
+    flipped[data.index(b"*", 10)] ^= 0x40
+    file.write_bytes(flipped)
+    with pytest.raises(StreamUnavailable):
+        at.server.start()
+    try:
+        yield
+    finally:
+        file.write_bytes(data)
+        at.server.start()
+
+
+@contextmanager
+def failing_to_sync(at: Outage) -> Iterator[None]:
+    """Its disk says so once, and the server ends: what came before may be missing."""
+    try:
+        with injected(at.server.pid, "error=EIO:when=1"):
+            yield
+    finally:
+        at.server.kill()
+        at.server.start()
+
+
+@contextmanager
+def slow(at: Outage) -> Iterator[None]:
+    """Its disk takes longer to sync than the receiver waits."""
+    with injected(at.server.pid, "delay_enter=700ms"):
+        yield
+
+
+@contextmanager
+def injected(pid: int, fault: str) -> Iterator[None]:
+    """Harms the syncs of a process that runs."""
+    if shutil.which("strace") is None or os.geteuid() != 0:
+        pytest.skip("strace is missing, or may not be used")
+    command = ["strace", "-f", "-qq", "-p", str(pid), "-e", "trace=fdatasync", "-e", f"inject=fdatasync:{fault}"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:
+        try:
+            until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), what="strace has attached")
+            yield
+        finally:
+            tracer.terminate()
+
+
+@contextmanager
+def operator(at: Outage) -> Iterator[Any]:
+    client = open_raw(LogSettings(url=at.server.url), home=at.home)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+FAULTS = [
+    pytest.param(killed, id="killed", marks=pytest.mark.fault("B1")),
+    pytest.param(damaged, id="damaged", marks=pytest.mark.fault("B3")),
+    pytest.param(hanging, id="hanging", marks=pytest.mark.fault("B4")),
+    pytest.param(slow, id="slow", marks=pytest.mark.fault("B5")),
+    pytest.param(out_of_memory, id="out_of_memory", marks=pytest.mark.fault("B8")),
+    pytest.param(failing_to_sync, id="failing_to_sync", marks=pytest.mark.fault("B11")),
+    pytest.param(read_only, id="read_only", marks=pytest.mark.fault("B12")),
+    pytest.param(without_rights, id="without_rights", marks=pytest.mark.fault("B13")),
+]
+CONTROLS = [
+    pytest.param(killed, id="killed", marks=pytest.mark.control("B1")),
+    pytest.param(damaged, id="damaged", marks=pytest.mark.control("B3")),
+    pytest.param(hanging, id="hanging", marks=pytest.mark.control("B4")),
+    pytest.param(slow, id="slow", marks=pytest.mark.control("B5")),
+    pytest.param(out_of_memory, id="out_of_memory", marks=pytest.mark.control("B8")),
+    pytest.param(failing_to_sync, id="failing_to_sync", marks=pytest.mark.control("B11")),
+    pytest.param(read_only, id="read_only", marks=pytest.mark.control("B12")),
+    pytest.param(without_rights, id="without_rights", marks=pytest.mark.control("B13")),
+]
+
+
+def accepted_during(fault: Fault, *, at: Outage, count: int) -> list[str]:
+    """Deliveries that are sent before, during and after a fault; all of them have to be accepted."""
+    deliveries = [f"{fault.__name__}-{next(_numbers)}" for _ in range(count)]
+    half = count // 2
+    at.send(deliveries[0])
+    with fault(at):
+        at.send(*deliveries[1:half])
+    at.send(*deliveries[half:])
+    at.drained()
+    assert set(deliveries) <= at.accepted
+    return deliveries
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_all_that_is_sent_while_the_log_takes_nothing_is_on_it_once_afterwards(real: Outage, fault: Fault, times: int) -> None:
+    deliveries = accepted_during(fault, at=real, count=20 * times)
+
+    stored = real.stored()
+    assert {delivery: stored[delivery] for delivery in deliveries} == dict.fromkeys(deliveries, 1)
+    assert real.spooled(*deliveries[1 : len(deliveries) // 2])
+    until(lambda: not real.spooled(*_sent(real)), what="events go straight to the log again")
+
+
+@pytest.mark.parametrize("fault", CONTROLS)
+def test_a_receiver_that_keeps_nothing_has_lost_what_it_accepted(broken: Outage, fault: Fault) -> None:
+    deliveries = accepted_during(fault, at=broken, count=20)
+
+    stored = broken.stored()
+    assert [delivery for delivery in deliveries if not stored[delivery]] != []
+
+
+def _sent(at: Outage) -> list[str]:
+    delivery = f"afterwards-{next(_numbers)}"
+    at.send(delivery)
+    return [delivery]
