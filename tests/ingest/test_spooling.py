@@ -19,7 +19,7 @@ from infra.streams.entries import as_fields
 from infra.streams.keys import Keys
 from infra.streams.outcomes import alias_of
 from tests.infra.streams.raw import open_raw
-from tests.ingest.receivers import DEADLINE_S, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
+from tests.ingest.receivers import DEADLINE_S, SOURCES, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
 from tests.ingest.spooling import segment_files, spooled_events
 
 TIMEOUT_MS = 1000
@@ -97,6 +97,24 @@ def test_what_comes_while_the_log_is_down_is_accepted_and_on_the_log_when_it_is_
     assert {fields[b"id"].decode() for fields in entries(server, home) if fields[b"recheck"] == b"1"} == set(accepted[1:])
     wait_until(lambda: is_kept_on_the_log(receiver), what="later events go straight to the log")
     assert [line for line in receiver.lines if line.get("level") == "error" or "exception" in line] == []
+
+
+def test_the_parts_of_a_body_are_spooled_and_appended_together(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
+    splitting = {"demo": {"sources": {"github": {**SOURCES["github"], "split": True}}}}
+    write_home(home, log=log_of(server), tenants=splitting)
+    server.kill()
+    receiver = start(home, started)
+
+    answer = post_push(receiver.port, body=b'[{"n": 1}, {"n": 2},{"n": 3}]', x_github_delivery="one")
+    server.start()
+    wait_until(lambda: is_drained(home), what="the spool is emptied")
+    again = post_push(receiver.port, body=b'[{"n": 1}, {"n": 2},{"n": 3}]', x_github_delivery="one")
+
+    assert (answer.status, answer.json["spooled"], answer.json["parts"]) == (202, True, 3)
+    assert [(fields[b"payload"], fields[b"sequence"], fields[b"delivery_id"]) for fields in entries(server, home)] == [
+        (b'{"n": 1}', b"1", b"one#1"), (b'{"n": 2}', b"2", b"one#2"), (b'{"n": 3}', b"3", b"one#3"),
+    ]  # fmt: skip
+    assert again.json == {"event_id": answer.json["event_id"], "duplicate": True, "parts": 3}
 
 
 def test_a_receiver_starts_without_its_log_and_spools(home: Path, server: EmbeddedServer, started: list[RunningReceiver]) -> None:
