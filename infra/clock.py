@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,4 +45,15 @@ class EventIds:
                     self._last_ms, self._counter = self._last_ms + 1, 0
             tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
             value = self._last_ms << 80 | 0x7 << 76 | self._counter << 64 | 0b10 << 62 | tail
-        return str(uuid.UUID(int=value))
+        return uuid_text(value.to_bytes(16))
+
+
+def uuid_text(value: bytes) -> str:
+    """As `str(uuid.UUID(bytes=value))`, for a third of its price: a receiver writes two for each event."""
+    digits = value.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Of a UUID that is known to be one."""
+    return bytes.fromhex(text.replace("-", ""))

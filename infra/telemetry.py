@@ -18,7 +18,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
 from infra.log_lines import give_back_library_logs, open_log, take_over_library_logs
 from infra.settings import TelemetrySettings
@@ -50,21 +50,19 @@ class Telemetry:
         self._scraping = threading.Lock()
         self._meters = _meter_provider(service, registry=self._registry)
         meter = self._meters.get_meter("hooklake")
-        self.produced = meter.create_counter("queue_messages_produced", description="Events appended to the log.")
-        self.spooled = meter.create_counter(
-            "queue_messages_spooled", description="Events kept in the receiver's spool, since the log did not take them."
-        )
+        self.produced = self._counter("queue_messages_produced", "Events appended to the log.")
+        self.spooled = self._counter("queue_messages_spooled", "Events kept in the receiver's spool, since the log did not take them.")
         self.spool_bytes = meter.create_gauge("queue_spool_bytes", description="Bytes in the receiver's spool.")
         self.spool_age = meter.create_gauge(
             "queue_spool_oldest_age_seconds", description="How long the oldest event in the receiver's spool has waited."
         )
-        self.refused = meter.create_counter("queue_messages_refused", description="Requests not accepted, by the code of their error.")
-        self.flagged = meter.create_counter("queue_messages_flagged", description="Events stored with a remark of the receiver.")
-        self.consumed = meter.create_counter("queue_messages_consumed", description="Deliveries settled.")
-        self.failed = meter.create_counter("queue_messages_failed", description="Attempts that failed.")
+        self.refused = self._counter("queue_messages_refused", "Requests not accepted, by the code of their error.")
+        self.flagged = self._counter("queue_messages_flagged", "Events stored with a remark of the receiver.")
+        self.consumed = self._counter("queue_messages_consumed", "Deliveries settled.")
+        self.failed = self._counter("queue_messages_failed", "Attempts that failed.")
         self.lag = meter.create_gauge("queue_consumer_lag", description="Entries that a group has not settled.")
         self.duration = Durations(self._registry)
-        self.loop_failures = meter.create_counter("loop_failures", description="Rounds of a long-lived loop that failed.")
+        self.loop_failures = self._counter("loop_failures", "Rounds of a long-lived loop that failed.")
         self.log = open_log(service, level=log_level, trace_ids=tracing.ids)
         self._library_lines = take_over_library_logs(self.log)
 
@@ -72,6 +70,9 @@ class Telemetry:
     def start(cls, service: str, settings: TelemetrySettings, *, home: Path) -> Telemetry:
         """Opens no connection: an exporter that cannot be reached shows in the log, later."""
         return cls(service, tracing=open_tracing(service, traces=settings.traces, home=home), log_level=settings.log_level)
+
+    def _counter(self, name: str, description: str) -> Counts:
+        return Counts(name, description, registry=self._registry)
 
     def span(self, name: str, *, traceparent: str = "", links: Sequence[str] = (), **attributes: object) -> AbstractContextManager[Span]:
         """A span that continues `traceparent`, else the span that runs here, else begins a trace."""
@@ -92,6 +93,33 @@ class Telemetry:
         """Writes out what is buffered, waiting a few seconds at most; a second call does nothing."""
         self._tracing.shutdown()
         give_back_library_logs(self._library_lines)
+
+
+class Counts:
+    """A counter, counted here: per event, where the SDK's way costs ten times as much."""
+
+    def __init__(self, name: str, description: str, *, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._description = description
+        self._of: dict[tuple[tuple[str, str], ...], int] = {}
+        self._lock = threading.Lock()
+        registry.register(self)
+
+    def add(self, amount: int, labels: Mapping[str, str]) -> None:
+        """The same labels in the same order each time."""
+        of = tuple(labels.items())
+        with self._lock:
+            self._of[of] = self._of.get(of, 0) + amount
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """What prometheus_client asks for at a scrape; nothing before the first count."""
+        with self._lock:
+            counted = [(dict(sorted(of)), count) for of, count in self._of.items()]
+        if counted:
+            family = CounterMetricFamily(self._name, self._description, labels=list(counted[0][0]))
+            for labels, count in counted:
+                family.add_metric(list(labels.values()), count)
+            yield family
 
 
 class Durations:

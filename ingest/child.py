@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from infra.clock import Clock, EventIds
 from infra.running.cli import run
 from infra.running.descriptors import room_for_connections
+from infra.running.garbage import collect_garbage_seldom
 from infra.running.ops import OpsServer
 from infra.running.serving import serve
 from infra.running.sockets import inherited
@@ -94,6 +95,7 @@ def _serve(
     for tenant, source in sources.by_route:
         for counter in (telemetry.produced, telemetry.spooled):
             counter.add(0, {"tenant": tenant, "source": source})
+    collect_garbage_seldom()
     draining = threading.Event()
     ops_server = OpsServer(ops, page=telemetry.metrics_page, is_ready=lambda: keeper.is_ready and not draining.is_set())
     ops_server.start()

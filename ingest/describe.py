@@ -141,7 +141,7 @@ def _name_at(path: str, *, content: object) -> str:
 
 def is_text(name: str) -> bool:
     """False with half a character in it, which JSON can escape and nothing can store."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _kept(scheme: Scheme, *, request: Request) -> dict[str, str]:

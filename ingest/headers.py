@@ -33,5 +33,5 @@ def refuse_large_head(raw: list[tuple[bytes, bytes]], *, max_headers: int, max_b
     """Raises HeadersTooLarge before anything else is done with the headers."""
     if len(raw) > max_headers:
         raise HeadersTooLarge(f"the request has {len(raw)} headers, and this receiver reads {max_headers}")
-    if sum(len(name) + len(value) for name, value in raw) > max_bytes:
+    if sum([len(name) + len(value) for name, value in raw]) > max_bytes:
         raise HeadersTooLarge(f"the request's headers are longer than {max_bytes} bytes")

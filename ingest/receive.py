@@ -31,7 +31,7 @@ from ingest.sources import Source, Sources
 from ingest.splitting import Piece, pieces_of
 from ingest.subscriptions import Confirmations, refuse_other_topics, subscription_in
 from schemas.errors import HooklakeError
-from schemas.event import AuthContext, Priority, StreamEvent
+from schemas.event import VERSION, AuthContext, Priority, StreamEvent, assembled, assembled_auth
 from schemas.receipt import Receipt
 
 UNSIGNED = "unsigned"
@@ -131,24 +131,29 @@ class Receiver:
 
     def _event(self, source: Source, *, piece: Piece, priority: Priority, proof: AuthContext, traceparent: str) -> StreamEvent:
         described, payload = piece.described, piece.payload
-        return StreamEvent(
-            id=self.ids.mint(),
-            tenant_id=source.tenant,
-            source=source.name,
-            event_type=described.event_type,
-            repository=described.repository,
-            delivery_id=described.delivery_id,
-            key=described.key,
-            priority=priority,
-            timestamp=proof.verified_at,
-            payload=payload,
-            body_sha256=hashlib.sha256(payload).hexdigest(),
-            content_type=described.content_type,
-            headers=described.headers,
-            auth_context=proof,
-            traceparent=traceparent,
-            part=piece.part,
-            flags=piece.flags,
+        # Every value is made or checked here, as the model would check it; a test holds the two against each other.
+        return assembled(
+            {
+                "version": VERSION,
+                "id": self.ids.mint(),
+                "tenant_id": source.tenant,
+                "source": source.name,
+                "event_type": described.event_type,
+                "repository": described.repository,
+                "delivery_id": described.delivery_id,
+                "key": described.key,
+                "priority": priority,
+                "timestamp": proof.verified_at,
+                "payload": payload,
+                "body_sha256": hashlib.sha256(payload).hexdigest(),
+                "content_type": described.content_type,
+                "headers": described.headers,
+                "auth_context": proof,
+                "traceparent": traceparent,
+                "part": piece.part,
+                "flags": piece.flags,
+                "retry_count": 0,
+            }
         )
 
 
@@ -160,11 +165,13 @@ def _asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
 
 
 def _auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
-    return AuthContext(
-        scheme=UNSIGNED if source.is_unsigned else source.scheme.name,
-        key_id=proof.key_id,
-        signature_headers=proof.signature_headers,
-        signed_url=proof.signed_url,
-        verified_at=verified_at,
-        remote_address=remote_address,
+    return assembled_auth(
+        {
+            "scheme": UNSIGNED if source.is_unsigned else source.scheme.name,
+            "key_id": proof.key_id,
+            "signature_headers": proof.signature_headers,
+            "signed_url": proof.signed_url,
+            "verified_at": verified_at,
+            "remote_address": remote_address,
+        }
     )

@@ -7,7 +7,6 @@ overstayed; whatever else it ends with, the parent starts the next one.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ import typer
 import uvloop
 
 from infra.running.cli import run
+from infra.running.garbage import collect_garbage_seldom
 from infra.running.ops import OpsServer
 from infra.running.shadowing import append_user_path
 from infra.running.sockets import inherited
@@ -34,7 +34,6 @@ from processors.worker import DRAIN_WITHIN_S, Worker
 
 EXIT_OVERSTAYED = 4
 LOOP_ANSWERS_WITHIN_S = 1.0
-GARBAGE_AFTER = 20_000
 
 app = typer.Typer(add_completion=False)
 
@@ -56,7 +55,7 @@ def child(
         return
     telemetry = Telemetry.start(f"worker.{group}", settings.telemetry, home=settings.home)
     telemetry.begin_group(group)
-    _collect_garbage_seldom()
+    collect_garbage_seldom()
     try:
         work = _work(settings, group=group, options=options, module=module, consumer=consumer, ops_fd=ops_fd, telemetry=telemetry)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -70,12 +69,6 @@ async def refuse_unfit(settings: Settings, *, group: str, options: GroupSettings
     _ = settings.telemetry, settings.section("dead_letters", DeadLetterSettings)
     async with assigned(group, options=options, module=module, home=settings.home):
         refuse_unfit_log(settings.log, home=settings.home)
-
-
-def _collect_garbage_seldom() -> None:
-    """Deliveries are many small objects that make no cycles. What is there at the start, the modules above all, stays for good."""
-    gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER, 20, 20)
 
 
 async def _work(

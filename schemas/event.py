@@ -128,6 +128,19 @@ def assembled(values: dict[str, Any], *, kind: type[StreamEvent] = StreamEvent) 
     return event
 
 
+_AUTH_FIELDS = set(AuthContext.model_fields)
+
+
+def assembled_auth(values: dict[str, Any]) -> AuthContext:
+    """The same of an event's `auth_context`."""
+    auth = AuthContext.__new__(AuthContext)
+    _slots["__dict__"].__set__(auth, values)
+    _set_fields_set(auth, _AUTH_FIELDS)
+    _set_extra(auth, None)
+    _set_private(auth, None)
+    return auth
+
+
 def from_epoch_ms(value: int) -> datetime:
     return EPOCH + timedelta(milliseconds=value)
 

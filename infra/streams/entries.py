@@ -73,11 +73,10 @@ class Entry:
 
 def encode(event: StreamEvent) -> list[str | bytes | int]:
     """Field, value, field, value, ... as XADD takes them."""
-    auth = event.auth_context.model_dump(mode="json")
     values: tuple[str | bytes | int, ...] = (
         event.version, event.id, event.tenant_id, event.source, event.event_type, event.repository, event.delivery_id,
         event.key, event.priority.value, to_epoch_ms(event.timestamp), event.payload, event.body_sha256,
-        event.content_type, orjson.dumps(event.headers), orjson.dumps(auth), event.traceparent,
+        event.content_type, orjson.dumps(event.headers), _auth_json(event.auth_context), event.traceparent,
     )  # fmt: skip
     encoded = [part for pair in zip(EVENT_FIELDS, values, strict=True) for part in pair]
     if event.part is not None:
@@ -85,6 +84,11 @@ def encode(event: StreamEvent) -> list[str | bytes | int]:
     if event.flags:
         encoded += ["flags", orjson.dumps(event.flags)]
     return encoded
+
+
+def _auth_json(auth: AuthContext) -> bytes:
+    """As the model writes it, which takes twice as long; a test holds the two against each other."""
+    return orjson.dumps(auth.__dict__, option=orjson.OPT_UTC_Z)
 
 
 def decode(fields: Fields) -> StreamEvent:

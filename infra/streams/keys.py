@@ -66,6 +66,7 @@ Fields of the registry:
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.event import Priority, StreamEvent
@@ -120,8 +121,10 @@ class Keys:
     def outcomes(self, shard: int) -> str:
         return self._key(shard, "outcomes")
 
-    def seen(self, shard: int, *, period: int, bucket: int) -> str:
-        return self._key(shard, f"seen:{period}:{bucket}")
+    def seen(self, shard: int, *, periods: Iterable[int], bucket: int) -> list[str]:
+        """One bucket in several periods."""
+        before = self._key(shard, "seen:")
+        return [f"{before}{period}:{bucket}" for period in periods]
 
     def owed(self, shard: int, group: str) -> str:
         return self._key(shard, f"owed:{group}")

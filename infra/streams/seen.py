@@ -58,4 +58,4 @@ class SeenWindow:
         newest = now_ms // self.period_ms
         bucket = bucket_of(marker)
         periods = [newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))]
-        return [keys.seen(shard, period=period, bucket=bucket) for period in periods]
+        return keys.seen(shard, periods=periods, bucket=bucket)

@@ -8,14 +8,13 @@ same event again is harmless, since its delivery id is remembered in the same sc
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from infra.clock import Clock
+from infra.clock import Clock, uuid_bytes, uuid_text
 from infra.settings import LogSettings
 from infra.streams.caps import mind_hard_cap
 from infra.streams.connection import open_pipeline
@@ -39,6 +38,8 @@ class EventStream:
         self._window = window
         self._clock = clock
         self._incarnations = Incarnations(pipeline, keys=keys)
+        self._places = [[*keys.event_streams(shard), keys.ledger(shard)] for shard in keys.all_shards()]
+        """What every append of a shard names first."""
 
     @classmethod
     def open(cls, log: LogSettings, *, home: Path, clock: Clock | None = None) -> EventStream:
@@ -82,12 +83,12 @@ class EventStream:
         marker = marker_of(event)
         seen = self._window.keys(self._keys, shard=shard, marker=marker, now_ms=self._clock.now_ms())
         return _Call(
-            keys=[*self._keys.event_streams(shard), self._keys.ledger(shard), *seen],
+            keys=[*self._places[shard], *seen],
             args=[
                 EVENT_STREAMS.index(event.priority.value) + 1,
                 marker,
                 bytes.fromhex(event.body_sha256)[:8],
-                uuid.UUID(event.id).bytes,
+                uuid_bytes(event.id),
                 f"{event.tenant_id}:{event.source}",
                 self._window.ttl_s,
                 int(recheck),
@@ -109,9 +110,9 @@ class EventStream:
         ]
         for event in events:
             marker, encoded = marker_of(event), encode(event)
-            digest, event_id = bytes.fromhex(event.body_sha256)[:8], uuid.UUID(event.id).bytes
+            digest, event_id = bytes.fromhex(event.body_sha256)[:8], uuid_bytes(event.id)
             args += [bucket_of(marker), marker, digest, event_id, len(encoded), *encoded]
-        return _Call(keys=[*self._keys.event_streams(shard), self._keys.ledger(shard), *seen], args=args)
+        return _Call(keys=[*self._places[shard], *seen], args=args)
 
     async def alias(self, event: StreamEvent, *, first_id: str) -> None:
         """Records that an event whose id was given to its sender is an earlier one's duplicate; repeating is harmless."""
@@ -155,7 +156,7 @@ class _Call:
 def _receipt(reply: list[Any]) -> Receipt:
     status, event_id, stream, incarnation, entry_id, number, conflict = reply
     return Receipt(
-        event_id=str(uuid.UUID(bytes=event_id)),
+        event_id=uuid_text(event_id),
         duplicate=status == b"duplicate",
         scheduled=entry_id == b"",
         conflict=conflict == 1,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
-from infra.clock import Clock, EventIds
+from infra.clock import Clock, EventIds, uuid_bytes, uuid_text
 
 
 class Hands:
@@ -44,3 +44,9 @@ def test_an_id_is_a_uuid_of_version_7_that_tells_when_it_was_minted() -> None:
 
 def test_now_is_in_whole_milliseconds() -> None:
     assert Hands(1_700_000_000_123).clock().now() == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+
+
+def test_the_quick_way_of_writing_ids_is_the_usual_one() -> None:
+    for value in (bytes(16), bytes(range(16)), b"\xff" * 16, uuid.uuid4().bytes):
+        assert uuid_text(value) == str(uuid.UUID(bytes=value))
+        assert uuid_bytes(uuid_text(value)) == value

@@ -37,7 +37,7 @@ def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
         telemetry.failed,
         telemetry.loop_failures,
     ):
-        counter.add(1)
+        counter.add(1, {})
     for gauge in (telemetry.lag, telemetry.spool_bytes, telemetry.spool_age):
         gauge.set(1)
     telemetry.duration.record(1)

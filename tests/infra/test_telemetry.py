@@ -218,3 +218,17 @@ def test_what_begins_after_a_trace_was_left_does_not_belong_to_it(telemetry: Tel
 
     with telemetry.span("process") as span:
         assert span.trace_id != FIRST.split("-")[1]
+
+
+def test_counts_of_several_threads_add_up(telemetry: Telemetry) -> None:
+    def count() -> None:
+        for _ in range(2000):
+            telemetry.refused.add(1, {"code": "bad_signature"})
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 'queue_messages_refused_total{code="bad_signature"} 8000.0' in telemetry.metrics_page().decode().splitlines()

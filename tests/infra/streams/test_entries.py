@@ -178,3 +178,19 @@ def test_foreign_bytes_are_a_malformed_entry_that_keeps_them(fields: dict[bytes,
         decode(fields)
 
     assert caught.value.fields == fields
+
+
+@given(
+    texts=st.lists(TEXT, min_size=4, max_size=4), headers=st.dictionaries(TEXT, TEXT, max_size=3), at_ms=st.integers(0, 4_000_000_000_000)
+)
+@example(texts=["github", "", "", ""], headers={}, at_ms=1_700_000_000_000)
+def test_an_auth_context_is_written_as_its_model_writes_it(texts: list[str], headers: dict[str, str], at_ms: int) -> None:
+    scheme, key_id, signed_url, remote_address = texts
+    auth = AuthContext(
+        scheme=scheme, key_id=key_id, signature_headers=headers, signed_url=signed_url, verified_at=from_epoch_ms(at_ms),
+        remote_address=remote_address,
+    )  # fmt: skip
+
+    written = as_stored(encode(an_event(auth_context=auth)))[b"auth_context"]
+
+    assert written == orjson.dumps(auth.model_dump(mode="json"))
