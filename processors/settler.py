@@ -8,7 +8,7 @@ from infra.failpoints import reach
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import Lease
-from infra.streams.settle import Ack, Decision, GiveUp, HoldBack, Settlement, by_stream, settle
+from infra.streams.settle import Ack, Decision, GiveUp, HoldBack, Settlement, by_stream, settle_in_stream
 from infra.telemetry import Telemetry
 from processors.intake import Intake
 from processors.leases import Hand
@@ -57,7 +57,7 @@ class Settler:
     async def _settle(self, decisions: list[Decision]) -> None:
         reach("worker.before_settle")
         try:
-            lost = await settle(self._acts, keys=self._keys, group=self._group, consumer=self._consumer, decisions=decisions)
+            lost = await settle_in_stream(self._acts, keys=self._keys, group=self._group, consumer=self._consumer, decisions=decisions)
         except BaseException:
             # Not known whether it was carried out; asking again is harmless, since what is settled is no longer ours.
             for lease, settlement in decisions:

@@ -112,6 +112,11 @@ async def settle(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, d
     return await lost_by(pipeline, calls=settle_calls(decisions, keys=keys, group=group, consumer=consumer))
 
 
+async def settle_in_stream(pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, decisions: list[Decision]) -> list[Lease]:
+    """The same for deliveries of one stream."""
+    return await lost_by(pipeline, calls=[_settle_call(decisions, keys=keys, group=group, consumer=consumer)])
+
+
 def settle_calls(decisions: Sequence[Decision], *, keys: Keys, group: str, consumer: str) -> list[LeaseCall]:
     """The script calls that carry the decisions out. Pure."""
     return [_settle_call(chosen, keys=keys, group=group, consumer=consumer) for chosen in by_stream(decisions).values()]

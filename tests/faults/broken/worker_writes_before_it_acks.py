@@ -31,5 +31,5 @@ async def settle(pipeline: Pipeline, *, keys: Keys, group: str, decisions: Seque
 
 
 if __name__ == "__main__":
-    settler.settle = settle  # type: ignore[attr-defined]
+    settler.settle_in_stream = settle  # type: ignore[attr-defined]
     run(app)
