@@ -147,6 +147,12 @@ def _decoded(scheme: Scheme, *, secret: bytes, at: str) -> bytes:
     if scheme.secret_form == "text":
         return secret
     try:
-        return binascii.a2b_base64(text.removeprefix("whsec_"), strict_mode=True)
+        value = binascii.a2b_base64(text.removeprefix("whsec_"), strict_mode=True)
     except ValueError as error:
         raise ConfigError(f"{at} is not base64, as the secrets of scheme {scheme.name} are (`whsec_...`); nothing would verify") from error
+    if len(value) < scheme.least_secret_bytes:
+        # What is written is a third longer than the key it stands for.
+        raise ConfigError(
+            f"{at} stands for {len(value)} bytes, and scheme {scheme.name} needs {scheme.least_secret_bytes}; it can be guessed"
+        )
+    return value

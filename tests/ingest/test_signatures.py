@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -134,6 +135,34 @@ def test_the_time_is_signed_in_the_text_it_came_in() -> None:
     value = key(SLACK).sign(b"v0:%b:%b" % (text.encode(), BODY))
 
     assert verified(SLACK, ("x-slack-request-timestamp", text), ("x-slack-signature", f"v0={value}"))
+
+
+@pytest.mark.parametrize("text", ["whsec_", "whsec_QUJD", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2La"])
+def test_a_secret_is_as_long_as_what_it_stands_for(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"stands for \d+ bytes.*needs 24.*guessed"):
+        key(STANDARD_WEBHOOKS, text)
+
+
+class Asked:
+    """A key that counts how often it is asked, in the place of one whose time would have to be measured."""
+
+    def __init__(self, key: Key) -> None:
+        self.key, self.key_id, self.times = key, key.key_id, 0
+
+    def made(self, signatures: Sequence[bytes], contents: Sequence[bytes]) -> bool:
+        self.times += 1
+        return self.key.made(signatures, contents)
+
+    def sign(self, content: bytes) -> str:
+        return self.key.sign(content)
+
+
+def test_every_secret_is_asked_also_after_one_has_matched() -> None:
+    keys = [Asked(key(GITHUB)), Asked(key(GITHUB, "a secret that is being retired")), Asked(key(GITHUB, "and one that is quite new"))]
+
+    proof = verify(GITHUB, request=request(("x-hub-signature-256", GOOD)), secrets=keys, now=NOW)
+
+    assert (proof.key_id, [one.times for one in keys]) == (keys[0].key_id, [1, 1, 1])
 
 
 @pytest.mark.parametrize("scheme", [STANDARD_WEBHOOKS, STRIPE, GITHUB], ids=lambda scheme: scheme.name)
