@@ -25,6 +25,7 @@ from analytics.settings import ArchiveSettings
 from analytics.source import RECHECK_NEEDED, read_ranges
 from analytics.survey import Survey, oldest_date, survey
 from analytics.transforms import has_number, to_events, without_archived
+from infra.acknowledged import highest_acknowledged
 from infra.clock import Clock
 from infra.failpoints import reach
 from infra.settings import LogSettings
@@ -61,10 +62,15 @@ class Archive:
         """Commits the positions again, with no rows: the first batch then finds compiled code, and clean-up keeps the positions."""
         return self._append([], commit=replace(following(last), lives=last.lives), last=last)
 
+    def _look(self, last: Commit) -> Look:
+        """Where the log ends, by its own word and by what receivers of this home were told before it died."""
+        noted = highest_acknowledged(self.home, since_ms=self.clock.now_ms() - 1000 * self._window.ttl_s)
+        return lives.with_acknowledged(self.log.look(), known=last.lives, highest=noted)
+
     def run_batch(self, last: Commit) -> Commit:
         """Archives what the log has beyond `last`, up to the cap; returns `last` itself when there is nothing."""
         reach("archive.before_plan")
-        look = self.log.look()
+        look = self._look(last)
         if look.has_new_groups:
             move(self.log, last)  # They stand at the beginning, and would keep the log from being trimmed.
         watching.tell_lag(self.telemetry, ends=look.ends, archived=last.positions)

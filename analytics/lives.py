@@ -51,6 +51,21 @@ def seen(known: Known, *, ends: Iterable[StreamEnd], forgotten_before_ms: int) -
     return {stream: lives for stream, lives in found.items() if lives}
 
 
+def with_acknowledged(look: Look, *, known: Known, highest: Mapping[tuple[int, str, str], int]) -> Look:
+    """The look, with numbers that receivers were given by past incarnations and that the log no longer knows of: its end was cut off.
+
+    Only of incarnations that somebody has seen before: the notes of a log that was thrown away on purpose say nothing about this one.
+    """
+    return replace(look, ends=[_acknowledged(end, known=known.get(end.stream, {}), highest=highest) for end in look.ends])
+
+
+def _acknowledged(end: StreamEnd, *, known: Mapping[str, Life], highest: Mapping[tuple[int, str, str], int]) -> StreamEnd:
+    past = (set(end.given) | set(known)) - {end.incarnation}
+    noted = {name: highest.get((end.stream.shard, end.stream.name, name), 0) for name in past}
+    more = {name: number for name, number in noted.items() if number > end.given.get(name, 0)}
+    return replace(end, given={**end.given, **more}) if more else end
+
+
 def expired(known: Known, *, before_ms: int) -> list[tuple[StreamName, str]]:
     return [(stream, name) for stream, lives in known.items() for name, life in lives.items() if 0 < life.ended_ms < before_ms]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
+from ingest.noting import Noting
 from ingest.watch import LogWatch
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
@@ -19,6 +20,7 @@ class Appender:
     stream: EventStream
     watch: LogWatch
     telemetry: Telemetry
+    noting: Noting | None = None
 
     async def append(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """One event, or the parts of one body together; raises StreamUnavailable when the log cannot be believed to have them."""
@@ -32,6 +34,8 @@ class Appender:
         await self.watch.prove()
         for event, receipt in zip(events, receipts, strict=True):
             if not receipt.duplicate:
+                if self.noting is not None:
+                    self.noting.note(event, receipt=receipt)
                 self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
                 for flag in event.flags:
                     self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})

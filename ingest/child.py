@@ -33,6 +33,7 @@ from ingest.appending import Appender
 from ingest.drain import Drain
 from ingest.keeping import Keeper
 from ingest.limits import InFlight
+from ingest.noting import Noting
 from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
@@ -77,8 +78,9 @@ def _serve(
     stream = EventStream.open(settings.log, home=settings.home, clock=clock)
     watch = LogWatch(settings.log, home=settings.home, stream=stream, telemetry=telemetry)
     _look_once(watch, telemetry=telemetry)
-    appender = Appender(stream, watch, telemetry)
     spool = hold_spool(ingest, home=settings.home, telemetry=telemetry, clock=clock)
+    noting = Noting(spool.folder, clock=clock, telemetry=telemetry) if spool is not None else None
+    appender = Appender(stream, watch, telemetry, noting)
     keeper = Keeper(appender, spool=spool)
     drain = Drain(appender, spool=spool, keeper=keeper, home=settings.home) if spool is not None else None
     receiver = Receiver(
@@ -103,7 +105,7 @@ def _serve(
         limits = replace(ingest.serving_limits(), max_connections=room_for_connections(ingest.max_connections))
         known = {"sources": len(sources.by_route), "max_connections": limits.max_connections}
         telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
-        lifespan = _lifespan(stream, watch=watch, spool=spool, drain=drain)
+        lifespan = _lifespan(stream, watch=watch, spool=spool, drain=drain, noting=noting)
         serve(App(receiver, lifespan=lifespan), listener=listener, limits=limits, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
@@ -132,13 +134,14 @@ def hold_spool(ingest: IngestSettings, *, home: Path, telemetry: Telemetry, cloc
     return spool
 
 
-def _lifespan(stream: EventStream, *, watch: LogWatch, spool: Spool | None, drain: Drain | None) -> Lifespan:
+def _lifespan(stream: EventStream, *, watch: LogWatch, spool: Spool | None, drain: Drain | None, noting: Noting | None) -> Lifespan:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with watch.running(), contextlib.AsyncExitStack() as with_spool:
-            if spool is not None and drain is not None:
+            if spool is not None and drain is not None and noting is not None:
                 spool.start()
                 with_spool.push_async_callback(spool.close)
+                await with_spool.enter_async_context(noting.running())
                 await with_spool.enter_async_context(drain.running())
             yield
         await stream.close()

@@ -21,5 +21,7 @@ class Receipt:
     """The gapless number within (stream, incarnation); 0 for a duplicate, and while it waits."""
     scheduled: bool = False
     """The event is stored and waits for its time; it has no entry id and no number yet."""
+    shard: int = -1
+    """Of the log; -1 where it has no position."""
     spooled: bool = False
     """The event is in the receiver's spool and will be appended from there; it has no position yet, and may turn out a duplicate."""

@@ -55,7 +55,7 @@ class EventStream:
         """
         shard = self._keys.shard_of(event)
         call = self._append_call(event, shard=shard, deliver_at=deliver_at, recheck=recheck)
-        return _receipt(await self._run("append", call=call, shard=shard))
+        return _receipt(await self._run("append", call=call, shard=shard), shard=shard)
 
     async def append_parts(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """Puts the parts of one body on their stream, each unless it is there already, all of them or none; raises like `append`.
@@ -64,7 +64,7 @@ class EventStream:
         """
         shard = self._keys.shard_of(events[0])
         call = self._parts_call(events, shard=shard, recheck=recheck)
-        return [_receipt(reply) for reply in await self._run("append_parts", call=call, shard=shard)]
+        return [_receipt(reply, shard=shard) for reply in await self._run("append_parts", call=call, shard=shard)]
 
     async def _run(self, name: str, *, call: _Call, shard: int) -> Any:
         for _ in range(3):
@@ -153,7 +153,7 @@ class _Call:
     args: list[str | bytes | int]
 
 
-def _receipt(reply: list[Any]) -> Receipt:
+def _receipt(reply: list[Any], *, shard: int) -> Receipt:
     status, event_id, stream, incarnation, entry_id, number, conflict = reply
     return Receipt(
         event_id=uuid_text(event_id),
@@ -164,6 +164,7 @@ def _receipt(reply: list[Any]) -> Receipt:
         incarnation=incarnation.decode(),
         entry_id=entry_id.decode(),
         sequence=number,
+        shard=shard,
     )
 
 

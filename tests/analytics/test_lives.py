@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analytics.lives import Life, Met, after, expired, open_streams, seen, uncounted
+from analytics.lives import Life, Met, after, expired, open_streams, seen, uncounted, with_acknowledged
 from analytics.plan import Range
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import Look, StreamEnd
@@ -85,3 +85,13 @@ def test_a_ledger_that_went_back_counts_less_by_as_much() -> None:
     known = {STREAM: {"old": Life("5-0", 5, 5)}}
 
     assert uncounted(Look([an_end(old=3, new=4)], {0: 7}), known=known, accepted={0: 5}) == 2
+
+
+def test_numbers_that_receivers_were_given_count_for_past_incarnations_that_somebody_has_seen() -> None:
+    end = StreamEnd(STREAM, Position("new", "9-0", 2), given={"new": 2, "old": 90})
+    key = (STREAM.shard, STREAM.name)
+    highest = {(*key, "old"): 100, (*key, "older"): 7, (*key, "new"): 5, (*key, "thrown away"): 50}
+
+    (seen_end,) = with_acknowledged(Look([end], {0: 92}), known={STREAM: {"older": Life(archived=4, given=4)}}, highest=highest).ends
+
+    assert seen_end.given == {"new": 2, "old": 100, "older": 7}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 from analytics.archive import Archive
 from analytics.commits import Commit
 from analytics.settings import ArchiveSettings
+from infra.acknowledged import Acknowledged
+from infra.clock import Clock
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
+from infra.spools import Folder
 from infra.streams.connection import open_blocking
 from infra.streams.keys import Keys
 from infra.streams.overview import read_overview
@@ -238,3 +242,36 @@ def test_a_delivery_that_was_accepted_again_after_the_window_is_taken_off_when_i
     world.append(1)
     world.drain()
     assert world.books() == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("is_noted", "lost"),
+    [
+        pytest.param(True, 2, id="noted", marks=pytest.mark.fault("B3")),
+        pytest.param(False, 0, id="control", marks=pytest.mark.control("B3")),
+    ],
+)
+def test_what_a_truncated_file_of_the_log_took_away_is_counted_by_what_receivers_noted(world: World, is_noted: bool, lost: int) -> None:
+    world.append(3)
+    world.drain()
+    (file,) = (world.server.directory / "appendonlydir").glob("*.incr.aof")
+    world.append(2)
+    before = file.stat().st_size
+    receipts = world.append(2)
+    world.server.kill()
+    os.truncate(file, before)
+    world.server.start()
+    if is_noted:
+        note(receipts[-1], home=world.home)
+
+    world.append(1)
+    world.drain()
+
+    assert world.books() == (6, lost, 0)
+
+
+def note(receipt: Receipt, *, home: Path) -> None:
+    folder = Folder(home / "spool" / "receiver-0")
+    folder.path.mkdir(parents=True)
+    life = (receipt.shard, receipt.stream, receipt.incarnation)
+    Acknowledged({life: (receipt.sequence, Clock().now_ms())}).write(folder)

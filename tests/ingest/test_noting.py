@@ -1,0 +1,77 @@
+"""Numbers that the log gave are written down outside it: the highest of each incarnation, over all processes that held the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.acknowledged import Acknowledged, highest_acknowledged
+from infra.clock import Clock
+from infra.settings import TelemetrySettings
+from infra.spools import Folder
+from infra.telemetry import Telemetry
+from ingest.noting import KEPT_MS, Noting, added
+from schemas.receipt import Receipt
+from tests.events import an_event
+
+
+@pytest.fixture
+def telemetry(home: Path) -> Iterator[Telemetry]:
+    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
+    yield started
+    started.shutdown()
+
+
+@pytest.fixture
+def folder(home: Path) -> Folder:
+    path = home / "spool" / "receiver-0"
+    path.mkdir(parents=True)
+    return Folder(path)
+
+
+def a_receipt(number: int, *, incarnation: str = "a") -> Receipt:
+    return Receipt("id", False, False, "default", incarnation, "1-1", number, shard=2)
+
+
+async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path, folder: Folder, telemetry: Telemetry) -> None:
+    for numbers in ([3, 5, 4], [2]):
+        noting = Noting(folder, clock=Clock(), telemetry=telemetry)
+        async with noting.running():
+            for number in numbers:
+                noting.note(an_event(), receipt=a_receipt(number))
+            noting.note(an_event(), receipt=a_receipt(1, incarnation="b"))
+
+    assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 5, (2, "default", "b"): 1}
+    assert Acknowledged.read(folder).accepted == {"demo:github": 6}
+    assert highest_acknowledged(home, since_ms=2 * Clock().now_ms()) == {}
+
+
+async def test_what_could_not_be_written_is_written_with_what_comes_next(home: Path, folder: Folder, telemetry: Telemetry) -> None:
+    noting = Noting(folder, clock=Clock(), telemetry=telemetry)
+    noting.note(an_event(), receipt=a_receipt(7))
+    (folder.path / "acknowledged.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        await noting.write()
+    (folder.path / "acknowledged.new").rmdir()
+
+    noting.note(an_event(), receipt=a_receipt(6))
+    await noting.write()
+
+    assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 7}
+    assert Acknowledged.read(folder).accepted == {"demo:github": 2}
+
+
+def test_incarnations_that_are_long_past_are_forgotten() -> None:
+    old = Acknowledged({(0, "default", "old"): (9, 1), (0, "default", "new"): (3, KEPT_MS)}, {})
+
+    books = added(old, highest={(0, "default", "new"): 2}, accepted={}, now_ms=KEPT_MS + 2)
+
+    assert books.highest == {(0, "default", "new"): (3, KEPT_MS + 2)}
+
+
+def test_notes_that_make_no_sense_are_no_notes(folder: Folder) -> None:
+    for content in (b"", b"[]", b'{"highest": {"x": [1, 2]}, "accepted": {}}'):
+        (folder.path / "acknowledged").write_bytes(content)
+        assert Acknowledged.read(folder) == Acknowledged()
