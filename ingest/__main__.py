@@ -77,6 +77,7 @@ def supervise(found: Found, *, listener: socket.socket) -> None:
             listen_for_ops(found.settings.telemetry.ops_host, port=found.ingest.ops_port, setting="ingest.ops_port"),
             page=lambda: merged({name: page_of(crew.port_of(name)) for name in supervisor.names()}, shared_gauges=False),
             is_ready=supervisor.is_any_ready,
+            remark=reloading.remark,
         )
         stack.callback(ops.stop)
         ops.start()

@@ -65,6 +65,7 @@ def supervise(settings: Settings, *, wanted: Wanted) -> None:
             listen_for_ops(settings.telemetry.ops_host, port=options.ops_port, setting=f"groups.{wanted.group}.ops_port"),
             page=lambda: merged({name: page_of(crew.port_of(name)) for name in supervisor.names()}),
             is_ready=supervisor.are_all_ready,
+            remark=reloading.remark,
         )
         stack.callback(ops.stop)
         ops.start()

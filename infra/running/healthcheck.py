@@ -17,6 +17,7 @@ from schemas.errors import ConfigError, HooklakeError
 
 LOG = "log"
 TIMEOUT_S = 2.0
+LONGEST_REMARK = 2000
 
 app = typer.Typer(add_completion=False)
 
@@ -66,6 +67,18 @@ def answers_ok(port: int, *, host: str = "127.0.0.1", path: str = "/readyz") -> 
         return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
+
+
+def remark_of(service: Service) -> str:
+    """What a service says beside whether it is ready, such as why new settings are not in use; empty when it does not answer."""
+    connection = http.client.HTTPConnection(reachable(service.ops_host), service.ops_port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().read(LONGEST_REMARK).decode(errors="replace").partition("\n")[2].strip()
+    except (OSError, http.client.HTTPException):
+        return ""
     finally:
         connection.close()
 

@@ -15,13 +15,16 @@ from schemas.errors import HooklakeError
 class OpsServer:
     """Serves from threads of its own, so that it answers while the process's loop is busy."""
 
-    def __init__(self, listener: socket.socket, *, page: Callable[[], bytes], is_ready: Callable[[], bool]) -> None:
-        """Serves `page` as the metrics, on a socket that listens already."""
+    def __init__(
+        self, listener: socket.socket, *, page: Callable[[], bytes], is_ready: Callable[[], bool], remark: Callable[[], str] = lambda: ""
+    ) -> None:
+        """Serves `page` as the metrics, on a socket that listens already; `remark` is what a person should know, ready or not."""
         self._server = _Server(listener.getsockname(), _Pages, bind_and_activate=False)
         self._server.socket.close()
         self._server.socket = listener
         self._server.page = page
         self._server.is_ready = is_ready
+        self._server.remark = remark
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="ops", daemon=True)
 
     @classmethod
@@ -49,6 +52,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     page: Callable[[], bytes]
     is_ready: Callable[[], bool]
+    remark: Callable[[], str]
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
         # A scraper that hangs up is no news; the default prints a traceback to stderr.
@@ -67,7 +71,8 @@ class _Pages(BaseHTTPRequestHandler):
             self._answer(200, b"alive\n")
         elif path == "/readyz":
             ready = self._is_ready()
-            self._answer(200 if ready else 503, b"ready\n" if ready else b"not ready\n")
+            remark = f"{remark}\n" if (remark := self.server.remark()) else ""
+            self._answer(200 if ready else 503, f"{'ready' if ready else 'not ready'}\n{remark}".encode())
         else:
             self._answer(404, b"no such page: /metrics, /healthz, /readyz\n")
 

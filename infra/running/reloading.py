@@ -32,6 +32,10 @@ class Reloading(Generic[Options]):
         self.refusal = ""
         """Why the last settings that were looked at are not in use; empty when they are."""
 
+    def remark(self) -> str:
+        """What a person should know; empty when there is nothing."""
+        return f"the settings as they are now are not in use, but older ones: {self.refusal}" if self.refusal else ""
+
     def ask(self) -> None:
         self._asked.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
@@ -12,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.running.cli import run
-from infra.running.healthcheck import is_fine
-from infra.running.services import services_of
+from infra.running.healthcheck import is_fine, remark_of
+from infra.running.services import Service, services_of
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
 from infra.spools import SpoolState, read_spools
@@ -73,7 +74,13 @@ def look(settings: Settings) -> Status:
     processes = {service.name: is_fine(service) for service in services_of(settings)}
     letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
     found = replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
+    found = replace(found, needs=[*found.needs, *remarks_of(services_of(settings))])
     return with_spools(found, spools=read_spools(settings.home))
+
+
+def remarks_of(services: Sequence[Service]) -> list[str]:
+    """What services that run would like a person to know."""
+    return [f"{service.name}: {remark}" for service in services if service.ops_port and (remark := remark_of(service))]
 
 
 def with_spools(found: Status, *, spools: list[SpoolState]) -> Status:

@@ -152,6 +152,9 @@ def test_settings_that_are_not_fit_change_nothing_and_are_named_once(receivers: 
     said = receivers.reload(until="the old ones stay")
     file.write_text(fit)
 
+    remark = post(receivers.running.ops_port, body=b"", headers={}, path="/readyz", method="GET").body.decode()
+    assert remark.startswith("ready\n")
+    assert setting in remark
     assert [sentence for sentence in said if "the old ones stay" in sentence and setting in sentence] == said
     assert receivers.pids() == before
     assert post_push(receivers.port).status == 202

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import http.client
 import socket
+from dataclasses import replace
 
 import pytest
 
-from infra.running.ops import OpsServer
+from infra.running.ops import OpsServer, listen_for_ops
+from infra.running.services import Service
+from infra.running.status import remarks_of
 from infra.telemetry import Telemetry
 from schemas.errors import ConfigError, StreamUnavailable
 
@@ -68,3 +71,15 @@ def test_a_taken_port_names_the_setting(telemetry: Telemetry) -> None:
 
         with pytest.raises(ConfigError, match=rf"archive\.ops_port={port} cannot be used on 127\.0\.0\.1 \(Address already in use\)"):
             OpsServer.bound(port, telemetry=telemetry, is_ready=lambda: True, setting="archive.ops_port")
+
+
+def test_what_a_person_should_know_is_said_beside_readiness_and_asked_for_by_status(telemetry: Telemetry) -> None:
+    listener = listen_for_ops("127.0.0.1", port=0, setting="ingest.ops_port")
+    ops = OpsServer(listener, page=telemetry.metrics_page, is_ready=lambda: True, remark=lambda: "older settings are in use")
+    ops.start()
+    receiver = Service("receiver", "receiver", "ingest", (), ops.port, "ingest.ops_port")
+
+    assert get(ops.port, "/readyz") == (200, "ready\nolder settings are in use\n")
+    assert remarks_of([receiver]) == ["receiver: older settings are in use"]
+    ops.stop()
+    assert remarks_of([receiver, replace(receiver, ops_port=0)]) == []
