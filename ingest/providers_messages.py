@@ -39,7 +39,7 @@ TWILIO = Scheme(
 
 MAILGUN = Scheme(
     name="mailgun",
-    documentation="Mailgun's page on securing webhooks. Only time and token are signed, not the payload: a token is taken once.",
+    documentation="Mailgun's page on securing webhooks. Only time and token are signed: another body under one token is flagged.",
     signature=Member("signature.signature"),
     timestamp=Member("signature.timestamp"),
     signed=(Part.TIMESTAMP, Part.ID),

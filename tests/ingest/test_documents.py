@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import get_args
 
+import yaml
 from pydantic import BaseModel
 
 from ingest.scheme import Handshake, Place, Scheme
 from ingest.schemes import SCHEMES
 from ingest.settings import AnswerSettings, IngestSettings, RateSettings, SourceSettings, TenantSettings
+from ingest.sources import scheme_of
 from tests.documents import ROOT, setting_rows, table_rows, unnamed_modules
 
 PAGE = ROOT / "ingest" / "README.md"
@@ -69,6 +71,16 @@ def _places(places: tuple[Place, ...]) -> str:
 
 def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
     assert table_rows(PAGE, heading="Settings", first="setting") == setting_rows(SECTIONS)
+
+
+def test_the_settings_that_the_page_shows_describe_schemes() -> None:
+    example = yaml.safe_load(PAGE.read_text().split("```yaml\n", 1)[1].split("```", 1)[0])
+
+    for name, source in example["tenants"]["demo"]["sources"].items():
+        given = SourceSettings(**source)
+        scheme = scheme_of(given, name=name, at=name)
+        assert given.public_url or not scheme.is_url_bound
+        assert given.secrets or given.fetch_certificates
 
 
 def test_the_page_has_every_scheme_and_no_other() -> None:
