@@ -9,6 +9,7 @@ Each place is named where it is reached; without the variable, reaching one does
     spool.before_settle                                               a receiver that empties a spool, once the log has a batch of it
     worker.after_read, .before_run, .before_settle, .after_settle     a child of a worker, around each of its steps
     requeue.before, .after, discard.before, .after                    `hooklake dead-letters`, around each letter
+    decide_quarantined.before, .after                                 `hooklake quarantine`, around each decision
     archive.before_plan, .planned, .before_commit, .before_read_back, .before_sync, .before_move, .before_trim, .after_trim
 """
 

@@ -1,4 +1,4 @@
-"""Owns the sections of the settings file that more than one service reads: `log`, `telemetry` and `dead_letters`."""
+"""Owns the sections of the settings file that more than one service reads: `log`, `telemetry`, `dead_letters` and `quarantine`."""
 
 from __future__ import annotations
 
@@ -108,3 +108,14 @@ class DeadLetterSettings(Strict):
     @property
     def retention_ms(self) -> int:
         return int(self.retention.removesuffix("h")) * 3_600_000
+
+
+class QuarantineSettings(Strict):
+    """How much of what is refused is kept aside, for each source."""
+
+    cap: int = Field(1000, ge=0, description="Open requests of one source that are kept aside; more are counted and dropped. 0 keeps none.")
+    cap_bytes: int = Field(64 * 1024 * 1024, ge=0, description="The most bytes of them.")
+    per_second: float = Field(
+        10.0, gt=0, description="The most that are kept in a second, by each receiver process; a flood of forged requests must cost little."
+    )
+    burst: int = Field(100, ge=1, description="How many may come at once before that counts.")

@@ -48,6 +48,7 @@ class SettingsFile(BaseSettings):
     ingest: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     dead_letters: dict[str, Any] = {}
+    quarantine: dict[str, Any] = {}
     archive: dict[str, Any] = {}
     telemetry: dict[str, Any] = {}
 

@@ -6,6 +6,8 @@ queue_spool_bytes                   gauge                           bytes in thi
 queue_spool_oldest_age_seconds      gauge                           how long the oldest event in this receiver's spool has waited
 queue_messages_refused_total        counter    code                 requests not accepted, by the code of their error
 queue_messages_flagged_total        counter    tenant, source, flag events stored with a remark of the receiver
+queue_messages_quarantined_total    counter    tenant, source       refused requests kept aside
+queue_messages_unkept_total         counter    tenant, source       refused requests dropped: above a rate or cap, or the log was away
 queue_messages_consumed_total       counter    group                deliveries settled
 queue_messages_failed_total         counter    group                attempts that failed
 queue_consumer_lag                  gauge      group, stream        entries that the group has not settled
@@ -58,6 +60,8 @@ class Telemetry:
         )
         self.refused = self._counter("queue_messages_refused", "Requests not accepted, by the code of their error.")
         self.flagged = self._counter("queue_messages_flagged", "Events stored with a remark of the receiver.")
+        self.quarantined = self._counter("queue_messages_quarantined", "Refused requests that were kept aside.")
+        self.unkept = self._counter("queue_messages_unkept", "Refused requests that could not be kept aside.")
         self.consumed = self._counter("queue_messages_consumed", "Deliveries settled.")
         self.failed = self._counter("queue_messages_failed", "Attempts that failed.")
         self.lag = meter.create_gauge("queue_consumer_lag", description="Entries that a group has not settled.")

@@ -25,6 +25,7 @@ from infra.running.garbage import collect_garbage_seldom
 from infra.running.ops import OpsServer
 from infra.running.serving import serve
 from infra.running.sockets import inherited
+from infra.sections import QuarantineSettings
 from infra.settings import Settings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -34,6 +35,7 @@ from ingest.drain import Drain
 from ingest.keeping import Keeper
 from ingest.limits import InFlight
 from ingest.noting import Noting
+from ingest.quarantine import Quarantine
 from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
@@ -83,16 +85,19 @@ def _serve(
     appender = Appender(stream, watch, telemetry, noting)
     keeper = Keeper(appender, spool=spool)
     drain = Drain(appender, spool=spool, keeper=keeper, home=settings.home) if spool is not None else None
+    ids = EventIds(clock)
+    quarantine = Quarantine(stream, settings=settings.section("quarantine", QuarantineSettings), ids=ids, clock=clock, telemetry=telemetry)
     receiver = Receiver(
         settings=ingest,
         sources=sources,
         keeper=keeper,
         telemetry=telemetry,
         clock=clock,
-        ids=EventIds(clock),
+        ids=ids,
         in_flight=InFlight(ingest.max_in_flight, limit_bytes=ingest.max_in_flight_bytes),
         confirmations=Confirmations(telemetry.log),
         rates=Rates(clock.monotonic),
+        quarantine=quarantine,
     )
     for tenant, source in sources.by_route:
         for counter in (telemetry.produced, telemetry.spooled):
@@ -105,7 +110,7 @@ def _serve(
         limits = replace(ingest.serving_limits(), max_connections=room_for_connections(ingest.max_connections))
         known = {"sources": len(sources.by_route), "max_connections": limits.max_connections}
         telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
-        lifespan = _lifespan(stream, watch=watch, spool=spool, drain=drain, noting=noting)
+        lifespan = _lifespan(stream, watch=watch, quarantine=quarantine, spool=spool, drain=drain, noting=noting)
         serve(App(receiver, lifespan=lifespan), listener=listener, limits=limits, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
@@ -134,10 +139,12 @@ def hold_spool(ingest: IngestSettings, *, home: Path, telemetry: Telemetry, cloc
     return spool
 
 
-def _lifespan(stream: EventStream, *, watch: LogWatch, spool: Spool | None, drain: Drain | None, noting: Noting | None) -> Lifespan:
+def _lifespan(
+    stream: EventStream, *, watch: LogWatch, quarantine: Quarantine, spool: Spool | None, drain: Drain | None, noting: Noting | None
+) -> Lifespan:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with watch.running(), contextlib.AsyncExitStack() as with_spool:
+        async with watch.running(), quarantine.running(), contextlib.AsyncExitStack() as with_spool:
             if spool is not None and drain is not None and noting is not None:
                 spool.start()
                 with_spool.push_async_callback(spool.close)

@@ -10,21 +10,21 @@ from schemas.errors import HeadersTooLarge, MalformedRequest
 class Headers:
     """Lower-case name to value. Bytes above ASCII survive as latin-1, so reading never fails."""
 
-    __slots__ = ("_repeated", "values")
+    __slots__ = ("repeated", "values")
 
     def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
         self.values: dict[str, str] = {}
-        self._repeated: set[str] = set()
+        self.repeated: set[str] = set()
         for name_bytes, value in raw:
             name = name_bytes.decode("latin-1")
             if name in self.values:
-                self._repeated.add(name)
+                self.repeated.add(name)
             else:
                 self.values[name] = value.decode("latin-1")
 
     def one(self, name: str) -> str:
         """The value, or "" when there is none; raises MalformedRequest when there are several: which one counts?"""
-        if name in self._repeated:
+        if name in self.repeated:
             raise MalformedRequest(f"the header {name} occurs more than once; send it once")
         return self.values.get(name, "")
 

@@ -6,9 +6,8 @@ before it is either a decision of a pure function or the sender's own bytes; onl
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 
 from starlette.types import Receive
 
@@ -17,25 +16,24 @@ from infra.failpoints import reach
 from infra.telemetry import Telemetry
 from ingest.answers import Answer
 from ingest.body import read_body, refuse_framing
+from ingest.events import auth_context, event_of
 from ingest.handshakes import answer_to_body, answer_to_question
 from ingest.headers import Headers, refuse_large_head
 from ingest.inflate import plain_body
 from ingest.keeping import Keeper
 from ingest.key_use import KeyUse
 from ingest.limits import Held, InFlight
+from ingest.quarantine import Quarantine
 from ingest.rates import Rates
 from ingest.request import Request
 from ingest.settings import IngestSettings
 from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
-from ingest.splitting import Piece, pieces_of
+from ingest.splitting import pieces_of
 from ingest.subscriptions import Confirmations, refuse_other_topics, subscription_in
-from schemas.errors import HooklakeError
-from schemas.event import VERSION, AuthContext, Priority, StreamEvent, assembled, assembled_auth
+from schemas.errors import HooklakeError, Refused
+from schemas.event import Priority
 from schemas.receipt import Receipt
-
-UNSIGNED = "unsigned"
-"""What stands for the scheme in an event that nobody signed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +66,7 @@ class Receiver:
     in_flight: InFlight
     rates: Rates
     confirmations: Confirmations
+    quarantine: Quarantine
     key_use: KeyUse = field(default_factory=KeyUse)
 
     async def receive(self, post: Post) -> Outcome:
@@ -94,18 +93,23 @@ class Receiver:
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
-        if source.certificates is not None:
-            await source.certificates.obtain(request, now=now)
-        proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
-        if proof.key_id:
-            self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)
-        plain = self._plain(request, source=source, held=held)
-        if source.answering.handshake != "none" and (answer := _asked(source, plain=plain, proof=proof)) is not None:
-            return answer
-        pieces = pieces_of(source, request=request, plain=plain)
-        believed = _auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
+        try:
+            if source.certificates is not None:
+                await source.certificates.obtain(request, now=now)
+            proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
+            if proof.key_id:
+                self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)
+            plain = self._plain(request, source=source, held=held)
+            if source.answering.handshake != "none" and (answer := asked(source, plain=plain, proof=proof)) is not None:
+                return answer
+            pieces = pieces_of(source, request=request, plain=plain)
+        except Refused as error:
+            self.quarantine.take_in(source, request=request, error=error, received_at=now, remote_address=post.remote_address)
+            raise
+        believed = auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
         priority = self._priority(source)
-        events = [self._event(source, piece=piece, priority=priority, proof=believed, traceparent=traceparent) for piece in pieces]
+        make = partial(event_of, source, priority=priority, received_at=now, proof=believed, traceparent=traceparent)
+        events = [make(event_id=self.ids.mint(), piece=piece) for piece in pieces]
         reach("receiver.before_append")
         receipts = await self.keeper.keep(events)
         reach("receiver.before_answer")
@@ -129,49 +133,9 @@ class Receiver:
             return Priority.OVERFLOW
         return source.priority
 
-    def _event(self, source: Source, *, piece: Piece, priority: Priority, proof: AuthContext, traceparent: str) -> StreamEvent:
-        described, payload = piece.described, piece.payload
-        # Every value is made or checked here, as the model would check it; a test holds the two against each other.
-        return assembled(
-            {
-                "version": VERSION,
-                "id": self.ids.mint(),
-                "tenant_id": source.tenant,
-                "source": source.name,
-                "event_type": described.event_type,
-                "repository": described.repository,
-                "delivery_id": described.delivery_id,
-                "key": described.key,
-                "priority": priority,
-                "timestamp": proof.verified_at,
-                "payload": payload,
-                "body_sha256": hashlib.sha256(payload).hexdigest(),
-                "content_type": described.content_type,
-                "headers": described.headers,
-                "auth_context": proof,
-                "traceparent": traceparent,
-                "part": piece.part,
-                "flags": piece.flags,
-                "retry_count": 0,
-            }
-        )
 
-
-def _asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
+def asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
     """The answer to a handshake in a verified body; None for an event. Raises BadSignature for an SNS topic that is not the source's."""
     refuse_other_topics(source.answering, content=plain.content)
     signed_by = next((key for key in source.secrets if key.key_id == proof.key_id), None)
     return answer_to_body(source.answering, content=plain.content, key=signed_by)
-
-
-def _auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
-    return assembled_auth(
-        {
-            "scheme": UNSIGNED if source.is_unsigned else source.scheme.name,
-            "key_id": proof.key_id,
-            "signature_headers": proof.signature_headers,
-            "signed_url": proof.signed_url,
-            "verified_at": verified_at,
-            "remote_address": remote_address,
-        }
-    )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from infra.clock import Clock
+from infra.running.choosing import Choice, act_on, choice_of
 from infra.running.moments import parse_moment
 from infra.streams.dead_letters import OPEN, DeadLetters
 from infra.streams.letter_filter import LetterFilter
@@ -37,14 +33,6 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before acting on --
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How many dead letters are meant, and their ids as often as they are asked for: they are not kept in memory."""
-
-    count: int
-    ids: Callable[[], Iterator[str]]
-
-
 def filter_of(*, since: str, until: str, state: str, event_type: str, **others: str) -> LetterFilter:
     """What the options say; raises ConfigError."""
     if state not in STATES:
@@ -65,15 +53,11 @@ def chosen(letters: DeadLetters, *, names: list[str], everything: bool, among: L
         raise ConfigError("name the dead letters, or say --all; nothing was done")
     if everything:
         ends = letters.ends()
-        return _choice(lambda: itertools.islice(letters.ids(among, ends=ends), limit))
+        return choice_of(lambda: itertools.islice(letters.ids(among, ends=ends), limit))
     if among != LetterFilter(group=among.group, state=OPEN) or limit is not None:
         raise ConfigError("filters other than --group choose among --all, and here dead letters are named; nothing was done")
     found = [letter.id for name in names for letter in named(letters, name) if among.group in ("", letter.group)]
-    return _choice(lambda: iter(dict.fromkeys(found)))
-
-
-def _choice(ids: Callable[[], Iterator[str]]) -> Choice:
-    return Choice(sum(1 for _ in ids()), ids)
+    return choice_of(lambda: iter(dict.fromkeys(found)))
 
 
 def named(letters: DeadLetters, name: str) -> list[DeadLetter]:
@@ -83,13 +67,4 @@ def named(letters: DeadLetters, name: str) -> list[DeadLetter]:
     return found
 
 
-def act_on(choice: Choice, *, act: Callable[[str], str], what: str) -> Counter[str]:
-    """Acts on one after the other, behind a bar on a terminal; counts what each act answered."""
-    console, results = Console(stderr=True), Counter[str]()
-    columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=choice.count)
-        for letter_id in choice.ids():
-            results[act(letter_id)] += 1
-            progress.advance(task)
-    return results
+__all__ = ["Choice", "act_on", "chosen", "filter_of", "named"]

@@ -19,6 +19,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from infra.running.choosing import is_agreed, is_terminal
 from infra.running.cli import EXIT_FAILED, run
 from infra.running.moments import operator_name
 from infra.running.screen import table_console
@@ -112,7 +113,7 @@ def requeue(
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
         choice = chosen(letters, names=names or [], everything=everything, among=among, limit=limit)
-        goes_on = not dry_run and (yes or not everything or _agreed(choice, verb="requeue"))
+        goes_on = not dry_run and (yes or not everything or is_agreed(choice, verb="requeue", what="dead letters"))
         act = partial(letters.requeue, by=operator_name())
         results = act_on(choice, act=act, what="requeueing") if goes_on else Counter[str]()
     _report(choice, results=results, done="requeued", is_dry=not goes_on, as_json=as_json)
@@ -146,9 +147,9 @@ def discard(
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
         choice = chosen(letters, names=names or [], everything=everything, among=among, limit=limit)
-        if everything and not (yes or dry_run or _is_terminal()):
+        if everything and not (yes or dry_run or is_terminal()):
             raise ConfigError("discarding --all cannot be undone: say --yes where nobody can be asked; nothing was discarded")
-        goes_on = not dry_run and (yes or not everything or _agreed(choice, verb="discard"))
+        goes_on = not dry_run and (yes or not everything or is_agreed(choice, verb="discard", what="dead letters"))
         act = partial(letters.discard, by=operator_name(), because=storable(because, most=REASON_CHARACTERS))
         results = act_on(choice, act=act, what="discarding") if goes_on else Counter[str]()
     _report(choice, results=results, done="discarded", is_dry=not goes_on, as_json=as_json)
@@ -158,15 +159,6 @@ def discard(
 def _refuse_unknown(group: str, *, letters: DeadLetters) -> None:
     if group and group not in (known := letters.groups()):
         raise NotFound(f"--group {group}: the log knows no such group{did_you_mean(group, known)}; nothing was done")
-
-
-def _agreed(choice: Choice, *, verb: str) -> bool:
-    """Asks where somebody can be asked; cron goes on by itself."""
-    return choice.count == 0 or not _is_terminal() or typer.confirm(f"{verb} {choice.count} dead letters?", err=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _report(choice: Choice, *, results: Counter[str], done: str, is_dry: bool, as_json: bool) -> None:

@@ -45,6 +45,7 @@ VERBS = (
     Verb("query", "analytics.query", "Runs a read-only SQL query over the archived events."),
     Verb("doctor", "infra.running.doctor", "Checks this installation and says what to do about each fault."),
     Verb("dead-letters", "processors.requeue", "Lists, shows, requeues and discards events that a group gave up on."),
+    Verb("quarantine", "ingest.release", "Lists, shows, releases and discards requests that were refused."),
     Verb("groups", "processors.groups", "Lists consumer groups, shows what they wrote, and purges or removes one."),
     Verb("work", "processors", "Runs a group's processors over its events."),
     Verb("ingest", "ingest", "Runs the receiver."),

@@ -43,6 +43,8 @@ class Status:
     out_of_balance: int
     waiting_retries: int
     open_dead_letters: int
+    quarantined: int
+    quarantine_dropped: int
     memory: Weight | None
     groups: list[GroupState]
     processes: dict[str, bool | None]
@@ -116,6 +118,8 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_c
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
         open_dead_letters=overview.open_dead_letters,
+        quarantined=overview.quarantined,
+        quarantine_dropped=overview.unkept,
         memory=overview.weight,
         groups=overview.groups,
         processes=processes,
@@ -196,7 +200,7 @@ def show(found: Status) -> None:
         f"{_balance(found)}; "
         f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts{_foreign(found)}"
     )
-    console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}")
+    console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}{_quarantine(found)}")
     if found.memory is not None:
         console.print(f"memory {described(found.memory)}")
     console.print(_groups_table(found.groups))
@@ -222,6 +226,12 @@ def _rest(found: Status) -> str:
     scheduled = f" + scheduled {found.scheduled}" if found.scheduled else ""
     scheduled += f" + in spools {found.in_spools}" if found.in_spools else ""
     return scheduled + (f" + [red]lost {found.lost}[/]" if found.lost else "")
+
+
+def _quarantine(found: Status) -> str:
+    """Not among what needs a person: strangers would decide when one is called."""
+    kept = f", in quarantine {found.quarantined}" if found.quarantined or found.quarantine_dropped else ""
+    return kept + (f" ({found.quarantine_dropped} more were refused and not kept)" if found.quarantine_dropped else "")
 
 
 def _foreign(found: Status) -> str:

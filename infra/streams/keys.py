@@ -8,6 +8,7 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
                                                        group's next worker that can takes them back, into the retry stream
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
+    {n}:quarantine, {n}:quarantine:state       stream, hash  requests that were refused and kept aside, and what became of them
     {n}:outcomes                               stream  what was settled, one packed entry per settled batch; and aliases
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:ledger                                 hash    incarnation, sequence numbers, archived marks, counts
@@ -41,6 +42,10 @@ Fields of the ledger:
     foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)
     before:accepted                            events that ledgers which are gone had counted (shard 0)
     sequence:dead:<incarnation>                the last number given to the stream of dead letters
+    quarantined:<tenant>:<source>              refused requests that were kept aside; decided:..., those of them released or discarded
+    quarantine_bytes:<tenant>:<source>         how large those are that nobody decided about
+    unkept:<tenant>:<source>                   refused requests that were not kept, since there were too many
+    sequence:quarantine:<incarnation>          the last number given to the stream of refused requests
     sequence:outcomes:<incarnation>            the last number given to the stream of outcomes
     dropped:outcomes                           entries of it that were trimmed because nobody archives them
 
@@ -88,6 +93,10 @@ class Keys:
         spread = event.key or event.delivery_id or event.id if event.part is None else ""
         return zlib.crc32("\0".join((event.tenant_id, event.source, spread)).encode()) % self.shards
 
+    def shard_for(self, name: str) -> int:
+        """For what belongs to no shard by its nature: spread by its name."""
+        return zlib.crc32(name.encode()) % self.shards
+
     def all_shards(self) -> range:
         return range(self.shards)
 
@@ -117,6 +126,12 @@ class Keys:
 
     def dead_state(self, shard: int) -> str:
         return self._key(shard, "dead:state")
+
+    def quarantine(self, shard: int) -> str:
+        return self._key(shard, "quarantine")
+
+    def quarantine_state(self, shard: int) -> str:
+        return self._key(shard, "quarantine:state")
 
     def outcomes(self, shard: int) -> str:
         return self._key(shard, "outcomes")

@@ -57,6 +57,10 @@ class Overview:
     lost_scheduled: int = 0
     """Those that were gone when their time came, or are not there now."""
     open_dead_letters: int = 0
+    quarantined: int = 0
+    """Refused requests that were kept aside, and wait for a decision."""
+    unkept: int = 0
+    """Refused requests that could not be kept aside."""
     archived_rows: int | None = None
     """Rows of `events` after the archive's newest commit; None before the first."""
     foreign_rows: int = 0
@@ -112,7 +116,9 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
     ledgers = {shard: as_fields(await pipeline.call("HGETALL", keys.ledger(shard))) for shard in keys.all_shards()}
     for shard, ledger in ledgers.items():
         add_shard(found.counts, ledger=ledger)
-        found.open_dead_letters += _open_letters(ledger)
+        found.open_dead_letters += _difference(ledger, b"dead:", b"closed:")
+        found.quarantined += _difference(ledger, b"quarantined:", b"decided:")
+        found.unkept += _difference(ledger, b"unkept:")
         found.above_archived += sum(max(0, numbers.given - numbers.archived) for numbers in numbers_of(ledger).values())
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         _add_waiting(found, ledger=ledger, waiting=await pipeline.call("ZCARD", keys.delayed(shard)))
@@ -139,10 +145,10 @@ def _sum(ledgers: Iterable[dict[bytes, bytes]], *, field: str) -> int:
     return sum(int(ledger.get(field.encode(), b"0")) for ledger in ledgers)
 
 
-def _open_letters(ledger: dict[bytes, bytes]) -> int:
-    """Of all groups, also of those that were removed: somebody has to decide about their letters."""
-    written, closed = (sum(int(value) for name, value in ledger.items() if name.startswith(what)) for what in (b"dead:", b"closed:"))
-    return written - closed
+def _difference(ledger: dict[bytes, bytes], counted: bytes, *closed: bytes) -> int:
+    """Over all groups or sources, also those that were removed: somebody has to decide about what they left."""
+    sums = {kind: sum(int(value) for name, value in ledger.items() if name.startswith(kind)) for kind in (counted, *closed)}
+    return sums.pop(counted) - sum(sums.values())
 
 
 def _ago(at_ms: bytes | None, *, now_ms: int) -> int | None:

@@ -21,9 +21,11 @@ from infra.streams.connection import open_pipeline
 from infra.streams.entries import encode
 from infra.streams.keys import EVENT_STREAMS, Keys, why_other_shards
 from infra.streams.pipelining import Pipeline
+from infra.streams.quarantine import encode_request, size_of
 from infra.streams.seen import SeenWindow, bucket_of, marker_of
 from schemas.errors import ConfigError, LogFull, StreamUnavailable
 from schemas.event import StreamEvent, to_epoch_ms
+from schemas.quarantined import QuarantinedRequest
 from schemas.receipt import Receipt
 
 MOST_PARTS = 1000
@@ -65,6 +67,20 @@ class EventStream:
         shard = self._keys.shard_of(events[0])
         call = self._parts_call(events, shard=shard, recheck=recheck)
         return [_receipt(reply, shard=shard) for reply in await self._run("append_parts", call=call, shard=shard)]
+
+    async def quarantine(self, request: QuarantinedRequest, *, cap: int, cap_bytes: int) -> bool:
+        """Keeps a refused request aside; false when its source has as many there as it may. Raises StreamUnavailable."""
+        shard, size = self._keys.shard_for(request.event_id), size_of(request)
+        # Each shard has its share of the caps, so that one script can hold to them.
+        share, share_bytes = (max(1, most // self._keys.shards) for most in (cap, cap_bytes))
+        whose = f"{request.tenant_id}:{request.source}"
+        args: list[str | bytes | int] = [whose, share, share_bytes, size, *encode_request(request)]
+        call = _Call(keys=[self._keys.quarantine(shard), self._keys.ledger(shard)], args=args)
+        return bool((await self._run("quarantine", call=call, shard=shard))[0] == b"kept")
+
+    async def count_unkept(self, tenant: str, *, source: str, count: int) -> None:
+        """Adds refused requests that were dropped before they came here; raises StreamUnavailable."""
+        await self._pipeline.call("HINCRBY", self._keys.ledger(0), f"unkept:{tenant}:{source}", count)
 
     async def _run(self, name: str, *, call: _Call, shard: int) -> Any:
         for _ in range(3):

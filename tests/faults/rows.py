@@ -65,6 +65,7 @@ ROWS = {
     "D14": "dead letters pile up",
     "E1": "kill -9 of the archive, between its steps and under load",
     "HOSTILE": "thousands of requests made to break the receiver, over raw sockets",
+    "QUARANTINE": "a flood of forged requests; a refused request is released twice, or its release dies half-way",
     "I4": "an event is delivered again, or its worker has lost it",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }

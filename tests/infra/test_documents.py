@@ -32,6 +32,8 @@ def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
         telemetry.produced,
         telemetry.spooled,
         telemetry.refused,
+        telemetry.quarantined,
+        telemetry.unkept,
         telemetry.flagged,
         telemetry.consumed,
         telemetry.failed,

@@ -9,6 +9,7 @@ from typing import get_args
 import yaml
 from pydantic import BaseModel
 
+from infra.sections import QuarantineSettings
 from ingest.scheme import Handshake, Place, Scheme
 from ingest.schemes import SCHEMES
 from ingest.settings import AnswerSettings, IngestSettings, RateSettings, SourceSettings, TenantSettings
@@ -99,6 +100,10 @@ def test_the_first_page_names_every_scheme_and_which_are_confirmed() -> None:
     rows = table_rows(ROOT / "README.md", heading="Senders", first="recomputed from vectors that their provider published")
 
     assert rows == [f"| {confirmed} | {described} |"]
+
+
+def test_the_page_has_every_setting_of_the_quarantine() -> None:
+    assert table_rows(PAGE, heading="Quarantine", first="setting") == setting_rows({"quarantine": QuarantineSettings})
 
 
 def test_the_page_names_every_module() -> None:

@@ -13,6 +13,7 @@ import pytest
 from starlette.types import Message, Scope
 
 from infra.clock import Clock, EventIds
+from infra.sections import QuarantineSettings
 from infra.settings import LogSettings, TelemetrySettings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -20,6 +21,7 @@ from ingest.app import App
 from ingest.appending import Appender
 from ingest.keeping import Keeper
 from ingest.limits import InFlight
+from ingest.quarantine import Quarantine
 from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
@@ -41,16 +43,18 @@ async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiv
     stream = EventStream.open(log, home=home)
     appender = Appender(stream, LogWatch(log, home=home, stream=stream, telemetry=telemetry), telemetry)
     clock = Clock()
+    ids = EventIds(clock)
     return Receiver(
         settings=IngestSettings(),
         sources=Sources.from_settings(load_settings(write_home(home, log=log))),
         keeper=Keeper(appender, spool=None),
         telemetry=telemetry,
         clock=clock,
-        ids=EventIds(clock),
+        ids=ids,
         in_flight=InFlight(1, limit_bytes=1000),
         confirmations=Confirmations(telemetry.log),
         rates=Rates(clock.monotonic),
+        quarantine=Quarantine(stream, settings=QuarantineSettings(), ids=ids, clock=clock, telemetry=telemetry),
     )
 
 

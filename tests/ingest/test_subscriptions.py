@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from starlette.types import Message
 
 from infra.clock import Clock, EventIds
+from infra.sections import QuarantineSettings
 from infra.settings import LogSettings, TelemetrySettings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -30,6 +31,7 @@ from ingest.appending import Appender
 from ingest.confirming import confirm
 from ingest.keeping import Keeper
 from ingest.limits import InFlight
+from ingest.quarantine import Quarantine
 from ingest.rates import Rates
 from ingest.receive import Receiver
 from ingest.settings import IngestSettings
@@ -280,6 +282,7 @@ def app_with(home: Path, *, log: LogSettings, pem: bytes, telemetry: Telemetry, 
         in_flight=InFlight(10, limit_bytes=100_000),
         confirmations=confirmations,
         rates=Rates(clock.monotonic),
+        quarantine=Quarantine(stream, settings=QuarantineSettings(), ids=EventIds(clock), clock=clock, telemetry=telemetry),
     )
     return App(receiver), stream
 

@@ -4,6 +4,7 @@
 -- KEYS  1 dead  2 dead state  3 ledger
 -- ARGV  1 entry id of the dead letter  2 who  3 why
 -- returns 'discarded' | 'already' | 'requeued' (before, so it was not discarded) | 'gone'
+-- include state_record
 -- include decide_letter
 
 local letter, refusal = open_letter('discarded')

@@ -6,6 +6,7 @@
 -- returns 'requeued' | 'already' | 'discarded' (before, so it was not requeued)
 --         'gone' (the letter is, or the event was when the letter was written)
 -- include id_above
+-- include state_record
 -- include decide_letter
 
 local letter, refusal = open_letter('requeued')

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from infra.settings import LogSettings
-from infra.streams.dead_letters import CHUNK, DeadLetters
+from infra.streams.dead_letters import DeadLetters
+from infra.streams.decided import CHUNK
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.stream import EventStream

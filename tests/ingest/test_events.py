@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
 from infra.clock import Clock, EventIds
 from infra.settings import LogSettings, load_settings
 from ingest.describe import Description
-from ingest.receive import Receiver, _auth_context
+from ingest.events import auth_context, event_of
 from ingest.signatures import Proof
 from ingest.sources import Sources
 from ingest.splitting import Piece
@@ -32,10 +30,10 @@ PIECES = {
 @pytest.mark.parametrize("name", PIECES)
 def test_an_event_is_what_its_model_would_have_made(home: Path, log: LogSettings, name: str) -> None:
     source = Sources.from_settings(load_settings(write_home(home, log=log))).by_route["demo", "github"]
-    receiver = cast(Receiver, SimpleNamespace(ids=EventIds(Clock())))
-    proof = _auth_context(source, proof=Proof("abcd", {"x-hub-signature-256": "sha256=\xff"}, ""), verified_at=AT, remote_address="::1")
+    proof = auth_context(source, proof=Proof("abcd", {"x-hub-signature-256": "sha256=\xff"}, ""), verified_at=AT, remote_address="::1")
 
-    event = Receiver._event(receiver, source, piece=PIECES[name], priority=Priority.LOW, proof=proof, traceparent="00-a-b-00")
+    known = {"event_id": EventIds(Clock()).mint(), "received_at": AT, "traceparent": "00-a-b-00"}
+    event = event_of(source, piece=PIECES[name], priority=Priority.LOW, proof=proof, **known)  # type: ignore[arg-type]
 
     validated = StreamEvent.model_validate(event.model_dump())
     assert validated == event

@@ -1,0 +1,38 @@
+"""The quarantine without its protections: a second decision is made, and a flood is kept whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.streams.keys import Keys
+from infra.streams.quarantine import QuarantinedRequests
+from infra.streams.stream import EventStream
+from tests.contracts import test_quarantine as quarantine
+from tests.contracts.test_quarantine import requests as requests
+from tests.faults.breaking import break_script
+from tests.logs import client as client
+from tests.logs import keys as keys
+from tests.logs import pipeline as pipeline
+from tests.logs import stream as stream
+
+
+@pytest.mark.control("QUARANTINE")
+async def test_without_its_state_a_request_is_decided_about_twice(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, requests: QuarantinedRequests, keys: Keys, client: Any
+) -> None:
+    break_script(monkeypatch, "decide_quarantined", ("if before then", "if false then"))
+
+    with pytest.raises(AssertionError, match="already"):
+        await quarantine.test_at_most_one_decision_is_made(stream, requests, keys, client)
+
+
+@pytest.mark.control("QUARANTINE")
+async def test_without_its_cap_a_flood_is_kept_whole(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, requests: QuarantinedRequests, keys: Keys, client: Any
+) -> None:
+    break_script(monkeypatch, "quarantine", ("if open >= tonumber(ARGV[3]) or", "if"))
+
+    with pytest.raises(AssertionError, match="60"):
+        await quarantine.test_a_source_has_no_more_than_its_cap_and_what_is_dropped_is_counted(stream, requests, keys, client)

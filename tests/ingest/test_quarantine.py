@@ -1,0 +1,170 @@
+"""What is refused is kept aside without secrets, in the background, and no faster than it may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from infra.clock import Clock, EventIds
+from infra.sections import QuarantineSettings
+from infra.settings import LogSettings, TelemetrySettings, load_settings
+from infra.streams.letter_filter import LetterFilter
+from infra.streams.overview import Overview, read_overview
+from infra.streams.quarantine import QuarantinedRequests
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.headers import Headers
+from ingest.quarantine import MOST_WAITING, Quarantine, kept_headers
+from ingest.request import Request
+from ingest.schemes import SCHEMES
+from ingest.sources import Source, Sources
+from schemas.errors import BadSignature, BodyTooLarge, Refused
+from schemas.quarantined import QuarantinedRequest
+from tests.ingest.receivers import write_home
+
+RECEIVED = datetime(2026, 11, 1, 12, tzinfo=UTC)
+BAD = BadSignature("none of the secrets")
+
+
+@pytest.fixture
+def telemetry(home: Path) -> Iterator[Telemetry]:
+    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
+    yield started
+    started.shutdown()
+
+
+@pytest.fixture
+def source(home: Path, log: LogSettings) -> Source:
+    return Sources.from_settings(load_settings(write_home(home, log=log))).find("demo", source="github")
+
+
+def quarantine(log: LogSettings, *, home: Path, telemetry: Telemetry, **settings: float) -> tuple[Quarantine, EventStream]:
+    clock = Clock(monotonic=lambda: 1000.0)
+    stream = EventStream.open(log, home=home)
+    kept = QuarantineSettings.model_validate(settings)
+    return Quarantine(stream, settings=kept, ids=EventIds(clock), clock=clock, telemetry=telemetry), stream
+
+
+def take_in(into: Quarantine, source: Source, *, error: Refused = BAD, body: bytes = b"{}") -> None:
+    raw = [(b"cookie", b"a=b"), (b"x-odd", b"1"), (b"x-odd", b"2"), (b"x-hub-signature-256", b"sha256=00")]
+    into.take_in(
+        source, request=Request(Headers(raw), body, query="token=x"), error=error, received_at=RECEIVED, remote_address="192.0.2.1"
+    )
+
+
+async def counted(log: LogSettings, *, home: Path) -> Overview:
+    return await asyncio.to_thread(read_overview, log, home=home)
+
+
+def found_on(log: LogSettings, *, home: Path) -> list[QuarantinedRequest]:
+    requests = QuarantinedRequests.open(log, home=home)
+    try:
+        return list(requests.entries(LetterFilter()))
+    finally:
+        requests.close()
+
+
+def test_headers_that_carry_secrets_are_not_kept_and_those_that_prove_a_signature_are() -> None:
+    sent = {
+        "authorization": "Bearer x", "cookie": "a", "x-api-key": "k", "x-auth-token": "t", "proxy-authorization": "p",
+        "x-hub-signature-256": "sha256=00", "user-agent": "u",
+    }  # fmt: skip
+
+    kept, removed = kept_headers(SCHEMES["github"], headers=sent)
+
+    assert kept == {"x-hub-signature-256": "sha256=00", "user-agent": "u"}
+    assert removed == ("authorization", "cookie", "proxy-authorization", "x-api-key", "x-auth-token")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
+def test_of_every_scheme_the_proof_is_kept_unless_it_is_the_secret_itself(scheme: object) -> None:
+    names = dict.fromkeys(scheme.proof_headers, "x")  # type: ignore[attr-defined]
+    shown = getattr(scheme.signature, "name", "")  # type: ignore[attr-defined]
+
+    kept, removed = kept_headers(scheme, headers={**names, **({shown: "x"} if shown else {})})  # type: ignore[arg-type]
+
+    assert kept == names
+    assert removed == (() if shown in names or not shown else (shown,))
+
+
+async def test_a_refused_request_is_brought_to_the_log(log: LogSettings, home: Path, telemetry: Telemetry, source: Source) -> None:
+    kept, stream = quarantine(log, home=home, telemetry=telemetry)
+
+    take_in(kept, source, body=b"\xff\x00")
+    await kept.step()
+    await stream.close()
+
+    (found,) = found_on(log, home=home)
+    assert (found.tenant_id, found.source, found.code, found.reason) == ("demo", "github", "bad_signature", "none of the secrets")
+    assert (found.body, found.received_at, found.remote_address, found.query) == (b"\xff\x00", RECEIVED, "192.0.2.1", "")
+    assert (found.headers, found.removed_headers) == ({"x-odd": "1", "x-hub-signature-256": "sha256=00"}, ("cookie",))
+    assert found.repeated_headers == ("x-odd",)
+    assert (await counted(log, home=home)).quarantined == 1
+
+
+async def test_what_never_arrived_whole_is_not_kept(log: LogSettings, home: Path, telemetry: Telemetry, source: Source) -> None:
+    kept, stream = quarantine(log, home=home, telemetry=telemetry)
+
+    take_in(kept, source, error=BodyTooLarge("too large"))
+    await kept.step()
+    await stream.close()
+
+    assert found_on(log, home=home) == []
+
+
+async def test_a_flood_is_kept_no_faster_than_it_may_and_the_rest_is_counted(
+    log: LogSettings, home: Path, telemetry: Telemetry, source: Source
+) -> None:
+    kept, stream = quarantine(log, home=home, telemetry=telemetry, burst=3)
+
+    for _ in range(10):
+        take_in(kept, source)
+    await kept.step()
+    await stream.close()
+
+    overview = await counted(log, home=home)
+    assert (overview.quarantined, overview.unkept) == (3, 7)
+    assert "queue_messages_unkept_total" in telemetry.metrics_page().decode()
+
+
+async def test_what_waits_is_bounded(log: LogSettings, home: Path, telemetry: Telemetry, source: Source) -> None:
+    kept, stream = quarantine(log, home=home, telemetry=telemetry, burst=10_000)
+
+    for _ in range(MOST_WAITING + 5):
+        take_in(kept, source)
+    await kept.step()
+    await stream.close()
+
+    assert (await counted(log, home=home)).unkept == 5
+
+
+async def test_without_a_log_it_is_dropped_and_told_when_the_log_is_back(
+    log: LogSettings, home: Path, telemetry: Telemetry, source: Source
+) -> None:
+    away = log.model_copy(update={"url": "redis://127.0.0.1:1/0"})
+    kept, stream = quarantine(away, home=home, telemetry=telemetry)
+    take_in(kept, source)
+    await kept.step()
+    await stream.close()
+
+    kept._stream = EventStream.open(log, home=home)
+    await kept.step()
+    await kept._stream.close()
+
+    overview = await counted(log, home=home)
+    assert (overview.quarantined, overview.unkept) == (0, 1)
+
+
+async def test_a_cap_of_zero_keeps_nothing(log: LogSettings, home: Path, telemetry: Telemetry, source: Source) -> None:
+    kept, stream = quarantine(log, home=home, telemetry=telemetry, cap=0)
+
+    take_in(kept, source)
+    await kept.step()
+    await stream.close()
+
+    overview = await counted(log, home=home)
+    assert (overview.quarantined, overview.unkept) == (0, 0)
