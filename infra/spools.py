@@ -3,7 +3,7 @@
 spool/<receiver>/lock                       held by the process that writes or empties the folder
 spool/<receiver>/<number>-<salt>.spool      segments, oldest first; see segments.py
 spool/<receiver>/position                   how far the oldest one has been appended to the log; only saves repeating
-spool/<receiver>/acknowledged           the highest numbers that the log gave it; see acknowledged.py
+spool/<receiver>/acknowledged               the highest numbers that the log gave it; see acknowledged.py
 spool/<receiver>/damaged/...                bytes that were found damaged, kept for a person
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.initialise import initialise
+from infra.spools import read_spools
 from tests.faults.outage import Outage, outage, stored_on
 from tests.faults.proxy import Proxy
 from tests.faults.receiver_process import REAL, post, receiver_process
@@ -103,3 +105,40 @@ async def test_a_receiver_that_is_killed_between_append_and_reply_is_asked_again
             assert again.stored() == {"first": 1, "second": copies}
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize(
+    ("module", "harm"),
+    [
+        pytest.param(REAL, "reset_peer", id="reset", marks=pytest.mark.fault("B6")),
+        pytest.param(REAL, "limit_data", id="cut", marks=pytest.mark.fault("B7")),
+        pytest.param(FORGETS, "limit_data", id="control", marks=pytest.mark.control("B6", "B7")),
+    ],
+)
+async def test_events_whose_reply_was_cut_on_its_way_are_accepted_and_are_there_once(tmp_path: Path, module: str, harm: str) -> None:
+    home, server = tmp_path / "home", EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password")
+    initialise(home)
+    server.start()
+    deliveries = [f"d{number}" for number in range(12)]
+    async with Proxy(server.port).running() as proxy:
+        running = receiver_process(module, home=home, log_url=server.url.replace(str(server.port), str(proxy.port)), settings={})
+        at = await asyncio.to_thread(running.__enter__)
+        try:
+            answers = []
+            for number, delivery in enumerate(deliveries):
+                # The replies to what a new connection asks first take some hundred bytes: it ends somewhere in those of an append.
+                proxy.harm(**{harm: 150 + 37 * number})
+                proxy.lead_to(server.port)
+                answers.append(await asyncio.to_thread(post, at.hook, home=home, delivery=delivery))
+            proxy.heal()
+            proxy.lead_to(server.port)
+            spools = functools.partial(read_spools, home)
+            await asyncio.to_thread(until, lambda: not any(state.events for state in spools()), what="the spool is emptied")
+        finally:
+            await asyncio.to_thread(running.__exit__, None, None, None)
+    stored = stored_on(server, home=home)
+    server.kill()
+
+    assert {answer.status_code for answer in answers} == {202}
+    assert any(answer.json().get("spooled") for answer in answers)
+    assert (stored == dict.fromkeys(deliveries, 1)) is (module == REAL)
