@@ -20,6 +20,7 @@ import httpx
 from infra.running.embedded import free_port
 from infra.running.healthcheck import answers_ok
 from infra.settings import LogSettings, environment_with
+from infra.spools import read_spools
 from infra.streams.overview import read_overview
 from schemas.errors import StreamUnavailable
 
@@ -126,7 +127,8 @@ class Installation:
             found = read_overview(LogSettings(), home=self.home)
         except StreamUnavailable:
             return False
-        return found.accepted == found.archived_rows and found.above_archived == 0
+        is_spooled = any(spool.events for spool in read_spools(self.home))
+        return found.accepted == found.archived_rows and found.above_archived == 0 and not is_spooled
 
     def log_of(self, service: str) -> str:
         path = self.home / "logs" / f"{service}.log"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infra.settings import LogSettings
+from infra.streams.keys import Keys
+from infra.streams.outcomes import alias_of
+from tests.infra.streams.raw import open_raw
 from tests.lake import archived
 
 
@@ -37,6 +41,19 @@ def rows_of(home: Path) -> list[Row]:
     """What an installation has archived."""
     stored = archived(home, "id", "delivery_id", "body_sha256", "body", "stream", "incarnation", "sequence")
     return [Row(row.pop("id"), actual_sha256=hashlib.sha256(row.pop("body")).hexdigest(), **row) for row in stored]
+
+
+def aliases_of(log: LogSettings, *, home: Path) -> dict[str, str]:
+    """Ids that senders were given for what turned out a duplicate, and the first ids."""
+    client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
+    entries = [fields for shard in keys.all_shards() for _, fields in client.xrange(keys.outcomes(shard))]
+    client.close()
+    return {alias.event_id: alias.first_id for fields in entries if (alias := alias_of(fields)) is not None}
+
+
+def first_ids(accepted: Iterable[Accepted], *, aliases: Mapping[str, str]) -> list[Accepted]:
+    """What was accepted, by the ids under which it can be found. Pure."""
+    return [replace(one, event_id=aliases.get(one.event_id, one.event_id)) for one in accepted]
 
 
 def faults(accepted: Iterable[Accepted], *, rows: Iterable[Row]) -> list[str]:

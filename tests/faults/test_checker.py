@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.checker import Accepted, Row, faults
+from tests.faults.checker import Accepted, Row, faults, first_ids
 
 SENT = [Accepted(f"e{n}", f"d{n}", f"sha{n}") for n in (1, 2, 3)]
 ROWS = [Row(f"e{n}", f"d{n}", f"sha{n}", f"sha{n}", "0:default", "inc", n) for n in (1, 2, 3)]
@@ -28,3 +28,9 @@ def test_a_faithful_table_has_no_fault() -> None:
 )
 def test_the_checker_sees_each_fault(rows: list[Row], fault: str) -> None:
     assert fault in faults(SENT, rows=rows)
+
+
+def test_an_alias_is_looked_for_under_the_first_id() -> None:
+    given, first = Accepted("given", "d", "sha"), Accepted("first", "d", "sha")
+
+    assert first_ids([given, first], aliases={"given": "first"}) == [first, first]
