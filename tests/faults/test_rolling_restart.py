@@ -78,7 +78,12 @@ def restarted_under_load(home: Path, *, log: LogSettings, requests: int, restart
 def ready_receiver(module: str, *, home: Path, log: LogSettings) -> RunningReceiver:
     write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "idle_timeout_ms": 5000, "receivers": 1})
     running = start_receiver(home, module=module)
-    wait_until(lambda: any("is ready" in sentence for sentence in said(running)), what="it is ready")
+    try:
+        wait_until(lambda: any("is ready" in sentence for sentence in said(running)), what="it is ready")
+    except BaseException:
+        running.process.kill()
+        running.process.wait()
+        raise
     return running
 
 
