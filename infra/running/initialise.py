@@ -56,6 +56,10 @@ groups:
 dead_letters:
   retention: 168h
 
+# What is refused of configured sources is kept aside: `hooklake quarantine`.
+quarantine:
+  cap: 1000                 # of each source
+
 # The archive: drains the log into Delta tables.
 archive:
   path: lake                # below this folder

@@ -43,6 +43,9 @@ class ClusterNode(EmbeddedServer):
         with client:
             return client.execute_command(*command)
 
+    def knows_replica(self, node_id: str, *, of: str) -> bool:
+        return any(one["node_id"] == node_id and one["master_id"] == of for one in self.ask("CLUSTER NODES").values())
+
     def is_whole(self) -> bool:
         """True when it knows all nodes, and a node for every slot."""
         info = self.ask("CLUSTER INFO")
@@ -98,6 +101,8 @@ class EmbeddedCluster(EmbeddedServer):
         wait_until(lambda: primary.id in str(node.ask("CLUSTER NODES")))
         node.ask("CLUSTER REPLICATE", primary.id)
         wait_until(lambda: node.ask("INFO", "replication")["master_link_status"] == "up")
+        # Whoever does not know yet whose replica it is does not vote for it, and the next election is long in coming.
+        wait_until(lambda: all(other.knows_replica(node.id, of=primary.id) for other in self.nodes))
         return node
 
     def announce_first(self, port: int) -> None:
