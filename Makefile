@@ -6,9 +6,9 @@ PYTHON ?= python3
 help:
 	@echo "make up      set up (once) and run everything until Ctrl-C"
 	@echo "make test    set up (once) and run all checks and tests"
-	@echo "make faults  run every fault at full size, with its control (ONLY=D5 for one)"
+	@echo "make faults  run every fault at full size, with its control (ONLY=D5 for one, ONLY=C,D for groups)"
 	@echo "make setup   set up only"
-	@echo "make bench   measure beside others [ONLY=processing|ingest] [REPETITIONS=3] [SCALE=1] [ENTRIES=200000]"
+	@echo "make bench   measure beside others [ONLY=processing|ingest|archive] [REPETITIONS=3] [SCALE=1] [ENTRIES=200000]"
 
 setup:
 	@$(PYTHON) -I infra/running/provision.py

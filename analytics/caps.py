@@ -40,8 +40,9 @@ class Failures:
     ended: int = 0
 
     @classmethod
-    def remembered(cls, *, home: Path) -> Failures:
-        found = cls(home / "run" / FILE_NAME)
+    def remembered(cls, *, home: Path, table: str = "") -> Failures:
+        """Of one table, so that what is wrong with one does not slow down the others."""
+        found = cls(home / "run" / (f"{FILE_NAME}.{table}" if table else FILE_NAME))
         with contextlib.suppress(OSError, ValueError):
             found.count = min(MOST_FAILURES, max(0, int(found.path.read_text())))
         return found

@@ -13,32 +13,36 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
     cut         whether the log had more than the batch could take
     foreign     how many of its rows are entries that the log gave no number
     repeated    how many accepted events have no row of their own, since the table has the same delivery with the same body
+    owners      how many accepted events had a row before this commit: {tenant:source: count}
+    erased, expired   how many accepted events were deleted from it until now, because somebody asked for it, and because they were past
+                their retention: {tenant:source: count}
     before      totals of all earlier commits: {rows, duplicates, lost, foreign, repeated}
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics import torn
-from analytics.delta_log import DeltaLog, LogEntry
-from analytics.lives import Life, Lives, LivesOfStreams
-from analytics.settings import is_address
-from analytics.tables import Table, open_table
-from infra.failpoints import reach
+from analytics.delta_log import BY_TIME, LogEntry
+from analytics.lives import Life, LivesOfStreams
+from analytics.session_settings import settings_of
+from analytics.synced import SyncedTable, as_unavailable
+from analytics.tables import Table
 from infra.streams.positions import Position, StreamName
-from schemas.errors import TableUnavailable, TornTable, WriteSkipped
+from schemas.errors import TornTable, WriteSkipped
 
 FORM = 2
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 Positions = dict[StreamName, Position]
 
 
@@ -71,9 +75,17 @@ class Commit:
     repeated: int = 0
     rechecked: bool = False
     cut: bool = False
+    owners: dict[str, int] | None = None
+    """None where no commit has counted them yet."""
+    erased: dict[str, int] = field(default_factory=dict)
+    expired: dict[str, int] = field(default_factory=dict)
     before: Totals = field(default_factory=Totals)
     rows: int = 0
     """Counted by Delta; known once it is committed."""
+    committed_at_ms: int = 0
+    """Known once it is committed."""
+    here: dict[str, int] = field(default_factory=dict)
+    """Those of its rows that were accepted, by tenant and source; counted in its files once it is committed."""
 
     @property
     def duplicates(self) -> int:
@@ -95,6 +107,10 @@ class Commit:
             repeated=before.repeated + self.repeated,
         )
 
+    @property
+    def owners_after(self) -> dict[str, int]:
+        return dict(Counter(self.owners or {}) + Counter(self.here))
+
 
 PLAIN = ("run", "table", "batch", "accepted_before", "recheck_until_ms", "read", "lost", "foreign", "repeated", "rechecked", "cut")
 
@@ -105,6 +121,9 @@ def to_metadata(commit: Commit) -> str:
         "positions": {str(stream): position for stream, position in commit.positions.items()},
         "lives": {str(stream): lives for stream, lives in commit.lives.items()},
         "accepted": {str(shard): count for shard, count in commit.accepted.items()},
+        "owners": commit.owners,
+        "erased": commit.erased,
+        "expired": commit.expired,
         "before": commit.before,
     }
     return orjson.dumps({"hooklake": FORM, **facts}).decode()
@@ -123,6 +142,9 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
                 StreamName.parse(stream): {name: Life(**life) for name, life in lives.items()} for stream, lives in found["lives"].items()
             },
             accepted={int(shard): count for shard, count in found["accepted"].items()},
+            owners=found.get("owners"),
+            erased=found.get("erased", {}),
+            expired=found.get("expired", {}),
             before=Totals(**found["before"]),
             rows=rows,
         )
@@ -130,11 +152,13 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
         return None
 
 
-def _lives(found: dict[str, Any]) -> Lives:
-    return {incarnation: Life(**life) for incarnation, life in found.items()}
+def commit_in(entry: LogEntry) -> Commit | None:
+    """What an entry of the table's log says, if an archive made it."""
+    found = from_metadata(entry.user_metadata, rows=entry.rows)
+    return replace(found, committed_at_ms=entry.committed_at_ms) if found else None
 
 
-class CommittedTable:
+class CommittedTable(SyncedTable):
     """A table and the chain of commits that fill it."""
 
     def __init__(self, spark: SparkSession, *, table: Table, location: str, is_past: Callable[[Positions], bool] = lambda _: False) -> None:
@@ -142,27 +166,15 @@ class CommittedTable:
 
         `is_past` tells whether the group stands beyond positions: then the version after them was synced once.
         """
-        self.table = table
-        self.location = location
         self.set_aside: list[str] = []
         """What did not reach the disk before a power cut, and where it lies now."""
-        self._spark = spark
-        self._log = DeltaLog(spark, location=location)
-        try:
-            if not is_address(location):
-                self._set_aside_torn(Path(location), is_past=is_past)
-            open_table(spark, table=table, location=location)
-            newest = self._log.newest()
-            self._log.sync(newest)
-            self._log.sync_name()
-            self._version = newest.version
-        except (PySparkException, Py4JError, OSError) as error:
-            raise TableUnavailable(f"{location} cannot be opened: {first_line(error)}") from error
+        self._is_past = is_past
+        super().__init__(spark, table=table, location=location)
 
-    def _set_aside_torn(self, table: Path, *, is_past: Callable[[Positions], bool]) -> None:
+    def _set_aside_torn(self, table: Path) -> None:
         while (version := torn.newest_version(table)) is not None and (reason := torn.why_torn(table, version=version)):
             before = self._from_log(start=version - 1)
-            if is_past(before.positions if before else {}):
+            if self._is_past(before.positions if before else {}):
                 raise TornTable(
                     f"version {version} of {table} is damaged ({reason}), and the log may have its events no longer: restore the table's "
                     f"files, or move {version:020}.json away to go on without those events, which are then counted as lost"
@@ -170,29 +182,24 @@ class CommittedTable:
             self.set_aside.append(f"version {version} ({reason}): {torn.set_aside(table, version=version)}")
             self._log.forget_cache()
 
-    def dataframe(self) -> DataFrame:
-        """The table as it is now."""
-        return self._spark.read.format("delta").load(self.location)
-
     def append(self, rows: DataFrame, *, commit: Commit) -> Commit:
         """Appends the rows in one commit; returns, synced, what the table says of it. Raises WriteSkipped, TableUnavailable."""
-        try:
+
+        def write() -> None:
             write = rows.write.format("delta").mode("append").option("mergeSchema", "true").option("userMetadata", to_metadata(commit))
             # A second writer with the same number conflicts instead of duplicating.
             write.option("txnAppId", f"archive:{commit.table}").option("txnVersion", commit.batch).save(self.location)
-            reach("archive.before_read_back")
-            entry = self._log.newest(at_least=self._version)
-            committed = self._read_back(entry, commit=commit)
-            reach("archive.before_sync")
-            self._log.sync(entry)
-        except (PySparkException, Py4JError, OSError) as error:
-            raise TableUnavailable(f"{self.location} could not be written: {first_line(error)}") from error
-        self._version = entry.version
-        return committed
+
+        return self._commit(write, read_back=partial(self._read_back, commit=commit), steps="archive")
+
+    def change(self, work: Callable[[], object], *, commit: Commit) -> Commit:
+        """The same for work that changes rows in one commit, such as a delete; the chain goes on from there. It must change some."""
+        with settings_of(self._spark, {USER_METADATA: to_metadata(commit)}):
+            return self._commit(work, read_back=partial(self._read_back, commit=commit), steps="change")
 
     def _read_back(self, entry: LogEntry, *, commit: Commit) -> Commit:
         # Delta skips a write whose txnVersion is not new, and reports success.
-        found = from_metadata(entry.user_metadata, rows=entry.rows)
+        found = commit_in(entry)
         if found is None or (found.run, found.batch) != (commit.run, commit.batch):
             raise WriteSkipped(
                 f"batch {commit.batch} is not the newest commit of {self.location} (version {entry.version} is): Delta ignored it, or "
@@ -200,18 +207,38 @@ class CommittedTable:
             )
         return found
 
+    def _is_ours(self, entry: LogEntry) -> bool:
+        commit = from_metadata(entry.user_metadata, rows=entry.rows)
+        return commit is not None and commit.table == self.table.name
+
     def newest_commit(self, *, run: str) -> Commit:
         """What to continue, as a commit of this run's; an empty table has nothing archived."""
         found = self._from_log(start=self._version) or (self._from_rows() if self._has_foreign_rows() else None)
         return replace(found, run=run) if found else Commit(run, self.table.name, 0, {})
 
+    def is_restored(self) -> bool:
+        """Whether somebody has brought back an older version since the last look or append; `newest_commit` then says what is left."""
+        with as_unavailable(self.location, cannot="be read"):
+            entries = list(self._log.since(self._version))
+        self._version = entries[-1].version if entries else self._version
+        return any(entry.restored_to is not None for entry in entries)
+
     def _from_log(self, *, start: int) -> Commit | None:
         # Nearly always the newest is ours; a compaction may lie on top of it.
         for entry in self._log.downwards(start=start):
-            commit = from_metadata(entry.user_metadata, rows=entry.rows)
+            commit = commit_in(entry)
             if commit is not None and commit.table == self.table.name:
                 return commit
+            if entry.restored_to is not None:
+                return self._from_restored(entry)
         return None
+
+    def _from_restored(self, entry: LogEntry) -> Commit | None:
+        """The positions of the version that was brought back, with the batch number of the newest: Delta would ignore a lower one."""
+        before = self._from_log(start=entry.version - 1)
+        left = self._from_rows() if entry.restored_to == BY_TIME else self._from_log(start=entry.restored_to or 0)
+        batch = before.batch if before else 0
+        return replace(left, batch=max(batch, left.batch)) if left else Commit("", self.table.name, batch, {})
 
     def _has_foreign_rows(self) -> bool:
         """False for a table that was just created, which need not be searched."""
@@ -234,7 +261,3 @@ class CommittedTable:
         positions = {StreamName.parse(row.stream): Position(row.incarnation, row.newest.entry_id, row.sequence) for row in found}
         batch, count = rows.agg(F.max("batch"), F.count("*")).collect()[0]
         return Commit("", self.table.name, batch, positions, lives, rows=count)
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import orjson
 from pyspark.sql import SparkSession
 
 from analytics.settings import is_address
+
+BY_TIME = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,10 @@ class LogEntry:
     """How large each of them must be."""
     is_whole: bool = True
     """Whether the entry says what made it, and names as many files as that wrote; one that lost its last lines does not."""
+    committed_at_ms: int = 0
+    """By the clock of whoever committed it."""
+    restored_to: int | None = None
+    """The version that it made the table's content again; BY_TIME when it names a time instead. None for all that is no RESTORE."""
 
 
 def parse_entry(content: bytes, *, version: int) -> LogEntry:
@@ -40,11 +47,25 @@ def parse_entry(content: bytes, *, version: int) -> LogEntry:
     return LogEntry(
         version=version,
         user_metadata=information.get("userMetadata") or "",
-        rows=int(information.get("operationMetrics", {}).get("numOutputRows", 0)),
+        rows=_rows_added(information),
         data_files=tuple(unquote(action["add"]["path"]) for action in actions if "add" in action),
         data_bytes=tuple(int(action["add"].get("size", 0)) for action in actions if "add" in action),
         is_whole=bool(information) and _has_all_files(information, added=sum("add" in action for action in actions)),
+        committed_at_ms=int(information.get("timestamp") or 0),
+        restored_to=_restored_to(information),
     )
+
+
+def _restored_to(information: dict[str, Any]) -> int | None:
+    if information.get("operation") != "RESTORE":
+        return None
+    version = information.get("operationParameters", {}).get("version")
+    return BY_TIME if version is None else int(version)
+
+
+def _rows_added(information: dict[str, Any]) -> int:
+    # A change that rewrites files counts the rows it copies, too.
+    return int(information.get("operationMetrics", {}).get("numOutputRows", 0)) if information.get("operation") == "WRITE" else 0
 
 
 def _has_all_files(information: dict[str, Any], *, added: int) -> bool:
@@ -59,8 +80,21 @@ class DeltaLog:
         self.location = location
         jvm: Any = spark._jvm
         self._jvm = jvm
-        directory = jvm.org.apache.hadoop.fs.Path(f"{location}/_delta_log")
-        self._files = directory.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._files = self._directory().getFileSystem(spark._jsc.hadoopConfiguration())
+
+    @property
+    def has_versions(self) -> bool:
+        # The log's own clean-up takes old versions, and leaves a checkpoint.
+        return bool(self._files.exists(self._path(0)) or self._files.exists(self._hint()))
+
+    def clear_stillborn(self) -> None:
+        """Removes the log of a table whose creation was killed before its first version: Delta would neither open nor create it.
+
+        Temporary files alone: where there is anything else, somebody has to look at it.
+        """
+        directory = self._directory()
+        if self._files.exists(directory) and all(file.getPath().getName().startswith(".") for file in self._files.listStatus(directory)):
+            self._files.delete(directory, True)
 
     def newest(self, *, at_least: int = 0) -> LogEntry:
         """The newest entry, looked for upwards from a version that existed."""
@@ -68,6 +102,11 @@ class DeltaLog:
         while self._files.exists(self._path(version + 1)):
             version += 1
         return self.entry(version)
+
+    def since(self, version: int) -> Iterator[LogEntry]:
+        """Entries above a version, in their order."""
+        while self._files.exists(self._path(version := version + 1)):
+            yield self.entry(version)
 
     def downwards(self, *, start: int) -> Iterator[LogEntry]:
         """Entries from `start` down to the oldest that the log's own clean-up has left."""
@@ -80,8 +119,14 @@ class DeltaLog:
         return parse_entry(self._content(self._path(version)), version=version)
 
     def _last_checkpoint(self) -> int:
-        hint = self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log/_last_checkpoint")
+        hint = self._hint()
         return int(orjson.loads(self._content(hint))["version"]) if self._files.exists(hint) else 0
+
+    def _directory(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log")
+
+    def _hint(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/_delta_log/_last_checkpoint")
 
     def _content(self, path: Any) -> bytes:
         stream = self._files.open(path)
@@ -98,6 +143,15 @@ class DeltaLog:
         """Returns when the version would survive a power cut. An object store has done that before it answered."""
         if not is_address(self.location):
             sync_version(Path(self.location), entry=entry)
+
+    @contextmanager
+    def synced(self) -> Iterator[None]:
+        """For a block that commits something besides an append, such as a compaction: at its end every version it made is synced."""
+        before = self.newest().version
+        yield
+        newest = self.newest(at_least=before).version
+        for version in range(before + 1, newest + 1):
+            self.sync(self.entry(version))
 
     def sync_name(self) -> None:
         """The same for the table's own name, and that of the directory which holds it: a new table could be gone whole."""
@@ -143,3 +197,8 @@ def sync_all(paths: Iterable[Path]) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def is_table(spark: SparkSession, *, location: str) -> bool:
+    """Whether there is a table at all. Delta also takes the folder for one whose creation was killed, and then finds none in it."""
+    return DeltaLog(spark, location=location).has_versions

@@ -75,7 +75,7 @@ def uncounted(look: Look, *, known: Known, accepted: Mapping[int, int]) -> int:
 
     What it counts now, less the numbers given since we last looked, should be what it counted then.
     """
-    given_since = dict.fromkeys(look.accepted, 0)
+    given_since = dict.fromkeys((end.stream.shard for end in look.ends), 0)
     for end in look.ends:
         lives = known.get(end.stream, {})
         given_since[end.stream.shard] += sum(max(0, number - lives.get(name, Life()).given) for name, number in end.given.items())

@@ -66,7 +66,17 @@ def rechecked(ranges: Sequence[Range]) -> list[Range]:
     return [replace(one, recheck=True) for one in ranges]
 
 
-def grouped(ranges: Sequence[Range], *, tasks: int, least_entries: int = 5000) -> list[list[Range]]:
+# What is worth a task, and a file, of its own.
+LEAST_ENTRIES = 5000
+
+
+def pieces(ranges: Sequence[Range], *, tasks: int, least_entries: int = LEAST_ENTRIES) -> list[int]:
+    """Into how many pieces each range is cut, so that all tasks have about as much to read; one that is rechecked stays whole."""
+    share = max(least_entries, -(-sum(one.entries for one in ranges) // max(1, tasks)))
+    return [1 if one.recheck else max(1, round(one.entries / share)) for one in ranges]
+
+
+def grouped(ranges: Sequence[Range], *, tasks: int, least_entries: int = LEAST_ENTRIES) -> list[list[Range]]:
     """Ranges dealt out to at most `tasks` readers, none for fewer entries than are worth a task and a file of their own."""
     total = sum(one.entries for one in ranges)
     groups: list[list[Range]] = [[] for _ in range(max(1, min(tasks, total // least_entries, len(ranges))))]

@@ -1,8 +1,9 @@
-"""Owns `hooklake query`: runs one read-only SQL statement over the archived tables and prints the rows."""
+"""Owns `hooklake query`: asks one read-only SQL question about the archived tables and writes the rows."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,79 +11,86 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
 from rich.console import Console
-from rich.table import Table as RichTable
 
-from analytics.rendering import as_json, as_text
-from analytics.session import quick_session, stop_session
-from analytics.settings import ArchiveSettings, is_address, table_location
-from analytics.statements import harden, refuse_all_but_questions
-from analytics.tables import TABLES
+from analytics.catalog import Lake
+from analytics.formats import Format, refuse_unwritable, write
+from analytics.parameters import bound, parameters_of
+from analytics.questions import Limits, Question
+from analytics.reaching import reached
+from analytics.settings import ArchiveSettings
 from infra.running.cli import run
-from infra.running.screen import table_console
 from infra.settings import load_settings, set_environment
-from schemas.errors import ConfigError, TableUnavailable
+from schemas.errors import ConfigError
+
+STDIN = "-"
+DEFAULTS = Limits()
 
 app = typer.Typer(add_completion=False)
+
+Limit = Annotated[int, typer.Option(min=1, help="How many rows are shown at most.")]
+Timeout = Annotated[float, typer.Option(min=0.1, help="After how many seconds a query is cancelled.")]
+MaxBytes = Annotated[int, typer.Option(min=1, help="How large the shown rows may be together, written as JSON.")]
+Form = Annotated[Format | None, typer.Option("--format", help="How rows are written; parquet needs --output.")]
 
 
 @app.command()
 def main(
-    sql: Annotated[str, typer.Argument(help="A SELECT over the tables, such as: SELECT event_type, count(*) FROM events GROUP BY ALL")],
-    as_array: Annotated[bool, typer.Option("--json", help="Prints the rows as one JSON array, an object and a line for each.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many rows are printed at most.")] = 1000,
+    sql: Annotated[
+        str, typer.Argument(help="A SELECT over the tables, such as: SELECT event_type, count(*) FROM events GROUP BY ALL; - reads stdin.")
+    ] = "",
+    file: Annotated[Path | None, typer.Option(help="Reads the query from this file instead.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="A value for :name in the query, as name=value or name:type=value; may be repeated.")
+    ] = None,
+    form: Form = None,
+    as_array: Annotated[bool, typer.Option("--json", help="The same as --format json: one array, a line for each row.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Writes the rows into this file; one that exists is replaced.")] = None,
+    limit: Limit = DEFAULTS.rows,
+    timeout: Timeout = DEFAULTS.timeout_s,
+    max_bytes: MaxBytes = DEFAULTS.size_bytes,
 ) -> None:
-    """Runs a read-only SQL query over the archived events and prints the rows."""
+    """Runs a read-only SQL query over the archived tables and shows the rows.
+
+    The running archive answers; without one, a Spark is started for the query.
+    """
+    text = bound(statement(sql, file=file), values=parameters_of(param or ()))
+    question = Question(text, Limits(limit, timeout, max_bytes))
+    wanted = chosen_format(form, as_array=as_array)
+    refuse_unwritable(wanted, output=output)
     settings = load_settings()
-    section = settings.section("archive", ArchiveSettings)
-    refuse_empty_lake(section, home=settings.home)
+    be_quiet()
+    lake = Lake(settings.section("archive", ArchiveSettings), settings.home)
+    with reached(lake, first=question.sql, say=waiting) as asked, waiting(f"asking {asked.name}"):
+        found = asked.answer(question)
+    write(found, form=wanted, output=output)
+
+
+def statement(sql: str, *, file: Path | None) -> str:
+    """Raises ConfigError unless there is exactly one place to read the query from."""
+    if bool(sql) == (file is not None):
+        raise ConfigError("there must be one query, as the argument, from --file or, with -, from stdin")
+    try:
+        text = sys.stdin.read() if sql == STDIN else sql or Path(file or "").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the query cannot be read from {file or 'stdin'}: {error}") from error
+    if not text.strip():
+        raise ConfigError("the query is empty, so there is nothing to ask")
+    return text
+
+
+def chosen_format(form: Format | None, *, as_array: bool) -> Format:
+    if as_array and form not in (None, Format.JSON):
+        raise ConfigError(f"--json and --format {form} ask for two things: give one of them")
+    return Format.JSON if as_array else form or Format.TABLE
+
+
+def be_quiet() -> None:
+    """For a process that prints an answer and nothing else."""
     logging.disable()  # What pyspark would log is in the sentence that we print.
     # Spark hands out times as the process's local time; with UTC nothing is lost on the way.
     set_environment({"TZ": "UTC"})
     time.tzset()
-    with waiting("starting Spark"):
-        spark = quick_session(section, home=settings.home)
-    try:
-        with waiting("running the query"):
-            columns, rows = answer(spark, sql=sql, settings=section, home=settings.home, limit=limit + 1)
-    finally:
-        stop_session(spark)
-    print_rows(columns, rows=rows[:limit], as_array=as_array)
-    if len(rows) > limit:
-        Console(stderr=True).print(f"There are more rows; these are the first {limit}. Use --limit to see more.", highlight=False)
-
-
-def refuse_empty_lake(settings: ArchiveSettings, *, home: Path) -> None:
-    """Raises TableUnavailable before Spark is started for nothing."""
-    for table in TABLES:
-        location = table_location(settings, home=home, table=table.name)
-        if not is_address(location) and not (Path(location) / "_delta_log").is_dir():
-            raise TableUnavailable(f"there is no table `{table.name}` yet at {location}: it appears with the archive's first batch")
-
-
-def answer(spark: SparkSession, *, sql: str, settings: ArchiveSettings, home: Path, limit: int) -> tuple[list[str], list[Row]]:
-    """The names of the columns, and up to `limit` rows; raises ConfigError for a query that is refused or wrong."""
-    try:
-        for table in TABLES:
-            spark.read.format("delta").load(table_location(settings, home=home, table=table.name)).createOrReplaceTempView(table.name)
-        harden(spark)
-        refuse_all_but_questions(spark, sql=sql)
-        found = spark.sql(sql)
-        return found.columns, found.limit(limit).collect()
-    except PySparkException as error:
-        raise ConfigError(f"the query failed: {error.getMessage() or error}") from error
-
-
-def print_rows(columns: list[str], *, rows: list[Row], as_array: bool) -> None:
-    if as_array:
-        print("[" + ",\n ".join(as_json(row) for row in rows) + "]")
-        return
-    table = RichTable(*columns)
-    for row in rows:
-        table.add_row(*(as_text(value) for value in row))
-    table_console().print(table)
 
 
 @contextmanager

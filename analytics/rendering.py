@@ -32,6 +32,17 @@ def as_json(row: Row) -> str:
     return "".join(_escaped_in_json(character) if is_unseen(character) else character for character in line)
 
 
+def as_csv(value: object) -> str:
+    """One cell of CSV: text in quotes, numbers as they are, NULL as nothing."""
+    if value is None:
+        return ""
+    plain = to_plain(value)
+    if isinstance(plain, bool | int | float):
+        return orjson.dumps(plain).decode()
+    text = plain if isinstance(plain, str) else orjson.dumps(plain).decode()
+    return '"' + text.replace('"', '""') + '"'
+
+
 def to_plain(value: object) -> Any:
     """What JSON can say: bytes become text where they are UTF-8, else base64; a VARIANT is the JSON that it is."""
     match value:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,15 +16,20 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from analytics.class_archive import class_options, unzipped_home
 from analytics.jars import install_jars, jar_directory, spark_home
 from analytics.java import find_java
 from analytics.settings import ArchiveSettings
+from analytics.sharing import cores_of, shared_master, sharing
 from infra.settings import set_environment
 from schemas.errors import TableUnavailable
 
 # As Parquet knows them. The least and the greatest value of each row group are kept in memory until the file ends: of bodies
 # that would be most of the file, and nobody asks for them. A dictionary of bodies would only be another copy.
 LARGE_COLUMNS = ("body", "raw_entry", "payload.value", "payload.metadata")
+
+# Where jars are named, and what separates them.
+JARS_OF_BOTH = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
 
 # Everything that the JVM says becomes one JSON object a line, like our own log.
 LOGGING = """\
@@ -44,39 +50,57 @@ def archive_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
     """For the process that runs for months; takes some ten seconds. Raises ConfigError without Java, Unavailable without jars."""
     scratch = home / "run" / "spark-archive"
     shutil.rmtree(scratch, ignore_errors=True)  # What a killed run has left; the caller owns the tables, so nobody works there.
-    return _start(settings, scratch=scratch, java_options=(), jvm_stderr=None)
+    scratch.mkdir(parents=True)
+    more = sharing(settings.master, scratch=scratch)
+    return _start(settings, scratch=scratch, master=shared_master(settings.master), more=more, java_options=(), jvm_stderr=None)
 
 
-def quick_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
-    """For tests and one-shot commands: the JVM compiles less, so it starts sooner and peaks lower."""
+def quick_session(settings: ArchiveSettings, *, home: Path, record: Path | None = None) -> SparkSession:
+    """For tests and one-shot commands: the JVM compiles less, so it starts sooner and peaks lower.
+
+    With `record` it writes there, when it ends, which classes it has loaded.
+    """
     # A JVM that compiles less also has less room for what it compiled, throws code of Spark's away and compiles it again.
     compiler = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
     scratch = home / "run" / "spark-quick"
     scratch.mkdir(parents=True, exist_ok=True)
     # A one-shot command reports its own errors; the JVM's would only repeat them at length.
     with (scratch / "jvm.log").open("wb") as file:
-        return _start(settings, scratch=scratch, java_options=compiler, jvm_stderr=file)
+        return _start(settings, scratch=scratch, master=settings.master, more={}, java_options=compiler, jvm_stderr=file, record=record)
 
 
-def _start(settings: ArchiveSettings, *, scratch: Path, java_options: tuple[str, ...], jvm_stderr: BinaryIO | None) -> SparkSession:
+def _start(
+    settings: ArchiveSettings,
+    *,
+    scratch: Path,
+    master: str,
+    more: dict[str, str],
+    java_options: tuple[str, ...],
+    jvm_stderr: BinaryIO | None,
+    record: Path | None = None,
+) -> SparkSession:
     java, jars = find_java(), install_jars(jar_directory())
+    classes = (f"-XX:ArchiveClassesAtExit={record}",) if record else class_options(java)
     temporary = scratch / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     log_layout = scratch / "log4j2.properties"
     log_layout.write_text(LOGGING)
-    is_here = settings.master.startswith("local")
-    _tell_spark_where_things_are(java.home, spark=_unzipped_home(scratch) if is_here else spark_home())
+    is_here = master.startswith("local")
+    _tell_spark_where_things_are(java.home, spark=unzipped_home(scratch) if is_here else spark_home(), is_here=is_here)
     places = (f"-Dlog4j2.configurationFile={log_layout.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
     # Performance data would be a file in the machine's /tmp.
     # Each in quotes: the home's path may have spaces.
-    options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", *java_options))
+    options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", *java_options, *classes))
     configuration = {
-        **_everywhere(jars, scratch=scratch),
-        **(_on_this_machine() if is_here else {}),
+        **_everywhere(scratch=scratch),
+        **_with_delta(jars, is_alone=cores_of(master) is not None),
+        **(_on_this_machine() if is_here else _on_a_cluster(settings)),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": options,
+        **more,
     }
-    conf = SparkConf().setMaster(settings.master).setAppName("hooklake").setAll(list(configuration.items()))
+    configuration = with_given(configuration, given=settings.spark)
+    conf = SparkConf().setMaster(master).setAppName("hooklake").setAll(list(configuration.items()))
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": jvm_stderr})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
@@ -94,9 +118,15 @@ def _log_broken_connections(spark: SparkSession) -> None:
     server.handle_error = lambda _request, _address: log.warning("a connection of Spark's JVM broke", exc_info=True)
 
 
-def _everywhere(jars: list[Path], *, scratch: Path) -> dict[str, str]:
+def _with_delta(jars: list[Path], *, is_alone: bool) -> dict[str, str]:
+    # On the class path they are part of the archive of classes; executors of their own have to be given them.
+    if is_alone:
+        return {"spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars)}
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}
+
+
+def _everywhere(*, scratch: Path) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -125,31 +155,32 @@ def _on_this_machine() -> dict[str, str]:
     }
 
 
-def _unzipped_home(scratch: Path) -> Path:
-    """Spark's home without the zip of pyspark that Spark gives to its Python processes, which have pyspark installed.
-
-    Python keeps no compiled code of what it imports from a zip: each of the processes that a start takes would compile it again.
-    """
-    home = scratch / "spark"
-    home.mkdir(exist_ok=True)
-    for name in ("bin", "jars"):
-        # Made aside and renamed: two commands may start at once.
-        fresh = home / f"{name}.{os.getpid()}"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(spark_home() / name)
-        fresh.replace(home / name)
-    return home
+def _on_a_cluster(settings: ArchiveSettings) -> dict[str, str]:
+    """Executors connect to the driver, so it must listen where they can reach it."""
+    host = settings.driver_host
+    return {
+        # The default (50) would be so many tasks before each batch, to read a log that upkeep keeps short.
+        "spark.databricks.delta.snapshotPartitions": "4",
+        **({"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}),
+    }
 
 
-def _tell_spark_where_things_are(java_home: Path, *, spark: Path) -> None:
+def with_given(ours: dict[str, str], *, given: Mapping[str, str]) -> dict[str, str]:
+    """Ours with what the user says, who knows better; but the jars of both. Pure."""
+    joined = {name: sign.join(filter(None, (ours.get(name), given.get(name)))) for name, sign in JARS_OF_BOTH.items()}
+    return {**ours, **given, **{name: value for name, value in joined.items() if value}}
+
+
+def _tell_spark_where_things_are(java_home: Path, *, spark: Path, is_here: bool) -> None:
     # Whatever the user's shell says about another Spark: these jars fit this one.
     set_environment(
         {
             "JAVA_HOME": str(java_home),
             "SPARK_HOME": str(spark),
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+            # A cluster could not reach a driver that listens there.
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_here else {}),
         }
     )
 

@@ -7,10 +7,11 @@ that the session still knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from pyspark.errors import ParseException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from schemas.errors import ConfigError
@@ -36,10 +37,11 @@ REMOVED_FUNCTIONS = frozenset(
     "xpath_boolean", "xpath_double", "xpath_float", "xpath_int", "xpath_long", "xpath_number", "xpath_short", "xpath_string",
     }
 )  # fmt: skip
+PLACE = re.compile(r"^\w+;? (\(?line \d+,? pos \d+\)?)")
 
 
 def harden(spark: SparkSession) -> None:
-    """Takes from the session what a question does not need; for sessions that do nothing but answer."""
+    """Takes from the session what a question does not need; for sessions that do nothing but answer. Idempotent."""
     spark.conf.set("spark.sql.runSQLOnFiles", "false")
     # Else ${env:NAME} in a query would print the environment.
     spark.conf.set("spark.sql.variable.substitute", "false")
@@ -54,24 +56,51 @@ def _drop(registry: Any, *, unwanted: Callable[[str], bool]) -> None:
             registry.dropFunction(identifier)
 
 
-def refuse_all_but_questions(spark: SparkSession, *, sql: str) -> None:
-    """Raises ConfigError for what does not parse, or is more than a question about our tables. Executes nothing."""
+def relations_of(spark: SparkSession, *, sql: str, known: Collection[str]) -> set[str]:
+    """Which of the known tables and views a question reads.
+
+    Raises ConfigError for what does not parse, or is more than a question about them. Executes nothing.
+    """
     try:
         parsed = _state(spark).sqlParser().parsePlan(sql)
     except ParseException as error:
-        raise ConfigError(f"the query cannot be parsed: {error.getMessage() or error}") from error
-    for node in _nodes(parsed):
-        refuse_node(node)
+        raise ConfigError(f"the query cannot be parsed: {first_words(error)}") from error
+    nodes = [(node.getClass().getSimpleName(), node) for node in _nodes(parsed)]
+    given = {name for kind, node in nodes if kind == "UnresolvedWith" for name in _given_names(node)}
+    for kind, node in nodes:
+        refuse_node(kind, node)
+    read = {_names(node.multipartIdentifier())[0].lower() for kind, node in nodes if kind == "UnresolvedRelation"}
+    if unknown := sorted(read - given - set(known)):
+        raise ConfigError(f"the query reads {unknown[0]}, and there is no such table: there are {', '.join(sorted(known))}")
+    return read & set(known)
 
 
-def refuse_node(node: Any) -> None:
-    kind = node.getClass().getSimpleName()
+def refuse_node(kind: str, node: Any) -> None:
     if kind not in ALLOWED_NODES:
         raise ConfigError(f"the query has a part that only reading does not need ({kind}); write a SELECT over the tables")
-    if kind == "UnresolvedRelation" and len(names := _names(node.multipartIdentifier())) != 1:
-        raise ConfigError(f"the query reads {'.'.join(names)}, and only the tables and names given in the query can be read")
+    if kind == "UnresolvedRelation":
+        refuse_relation(node)
     if kind == "UnresolvedTableValuedFunction" and (name := ".".join(_names(node.name())).lower()) not in ALLOWED_TABLE_FUNCTIONS:
         raise ConfigError(f"the query reads from the function {name}, which is not one of {', '.join(sorted(ALLOWED_TABLE_FUNCTIONS))}")
+
+
+def refuse_relation(node: Any) -> None:
+    if len(names := _names(node.multipartIdentifier())) != 1:
+        raise ConfigError(f"the query reads {'.'.join(names)}, and only the tables and names given in the query can be read")
+    if node.isStreaming() or not node.options().isEmpty():
+        raise ConfigError(f"the query reads {names[0]} as a stream or with options, which a question does not need: name the table only")
+
+
+def first_words(error: PySparkException) -> str:
+    """What Spark says and where, without its plan of the query and the stack of its JVM."""
+    said, _, rest = str(error.getMessage() or error).partition("\n\nJVM stacktrace:")[0].partition(" SQLSTATE: ")
+    place = PLACE.search(rest)
+    return " ".join(f"{said.partition('== SQL')[0]} {place[1] if place else ''}".split())
+
+
+def _given_names(node: Any) -> list[str]:
+    """The names that a WITH gives."""
+    return [str(relation.productElement(0)).lower() for relation in _items(node.cteRelations())]
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -92,3 +121,31 @@ def _names(sequence: Any) -> list[str]:
 def _state(spark: SparkSession) -> Any:
     session: Any = spark._jsparkSession
     return session.sessionState()
+
+
+CONDITION_NODES = ["Filter", "Project", "UnresolvedRelation"]
+# They are the same for all rows of one query, and others in the next.
+CHANGING = frozenset({"CurrentTimestamp", "CurrentTimestampLike", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentUser"})
+
+
+def refuse_all_but_a_condition(spark: SparkSession, *, condition: str, table: str) -> None:
+    """Raises ConfigError for what is more than a condition about a row of the table (a view), or would choose other rows another time."""
+    try:
+        _state(spark).sqlParser().parseExpression(condition)
+        parsed = _state(spark).sqlParser().parsePlan(f"SELECT 1 FROM {table} WHERE true AND ({condition}\n)")
+        # A query inside of it would be one more of each.
+        if sorted(node.getClass().getSimpleName() for node in _nodes(parsed)) != CONDITION_NODES:
+            raise ConfigError("the condition is more than a condition about one row: write what would stand after WHERE, without a SELECT")
+        found: Any = spark.table(table).where(condition)
+        analyzed = found._jdf.queryExecution().analyzed()
+    except PySparkException as error:
+        raise ConfigError(f"the condition cannot be used: {error.getMessage() or error}") from error
+    kinds = {kind for node in _nodes(analyzed) for expression in _items(node.expressions()) for kind in _kinds(expression)}
+    if not analyzed.deterministic() or kinds & CHANGING:
+        raise ConfigError("the condition chooses other rows each time: name times and values, so that the same events are meant again")
+
+
+def _kinds(expression: Any) -> Iterator[str]:
+    yield expression.getClass().getSimpleName()
+    for inner in _items(expression.children()):
+        yield from _kinds(inner)

@@ -1,19 +1,21 @@
-"""Owns the tables: every column, its type and what it means, declared once; creates them and refuses a table that differs.
+"""Owns the tables: every column, its type and what it means, declared once, and the streams that fill each.
 
-<archive.path>/events: one row for every event that was ever accepted, partitioned by the date it was received.
+    <archive.path>/events         one row for every event that was ever accepted, partitioned by the date it was received
+    <archive.path>/dead_letters   one row for every dead letter, and one for each decision about one
+    <archive.path>/outcomes       one row for every settled delivery, and one for each alias of an event's id
+    <archive.path>/quarantine     one row for every request that was refused and kept aside, and one for each decision about one
+
+One stream fills one table. The last three are partitioned by the date on which the log took the entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
-from schemas.errors import SchemaDrift
+from infra.streams.keys import EVENT_STREAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Table:
     """What a table looks like, wherever it is stored."""
 
     name: str
+    streams: tuple[str, ...]
+    """The streams of each shard that fill it, by the names under which the ledger numbers them."""
     partitioned_by: str
     columns: tuple[Column, ...]
     indexed: tuple[str, ...]
@@ -41,6 +45,27 @@ class Table:
         return cast(StructType, schema)
 
 
+POSITION = (
+    Column("stream", "STRING", "The stream it was read from: shard and name, such as 2:default or 0:dead."),
+    Column("incarnation", "STRING", "Which life of the log entry_id and sequence count in."),
+    Column("entry_id", "STRING", "Its position in the stream."),
+    Column("sequence", "BIGINT", "Its number, gapless within stream and incarnation."),
+    Column("batch", "BIGINT", "The archive's commit that brought it here."),
+    Column("archived_at", "TIMESTAMP", "When that batch was planned."),
+    Column("raw_entry", "BINARY", "Only for an entry that could not be read: its fields, as JSON of base64 texts by name."),
+    Column("decode_error", "STRING", "Why the entry could not be read; NULL for every other row."),
+)
+"""What every table has: where a row comes from, and what could not be read."""
+RECORDED = (
+    Column("recorded_at", "TIMESTAMP", "When the log took the entry, by its own clock."),
+    Column("recorded_date", "DATE", "The UTC date of recorded_at; the table is partitioned by it, so put it into every WHERE."),
+)
+DECISION = (
+    Column("state", "STRING", "What was decided; NULL in every other row."),
+    Column("decided_by", "STRING", "Who decided it, as user@host; NULL in every other row."),
+    Column("because", "STRING", "Why, in that person's words; NULL in every other row."),
+)
+
 AUTH_CONTEXT = (
     "STRUCT<scheme: STRING, key_id: STRING, signature_headers: MAP<STRING, STRING>, signed_url: STRING, "
     "verified_at: TIMESTAMP, remote_address: STRING>"
@@ -49,6 +74,7 @@ PART = "STRUCT<number: INT, of: INT, body_sha256: STRING, before: STRING, after:
 
 EVENTS = Table(
     name="events",
+    streams=EVENT_STREAMS,
     partitioned_by="received_date",
     columns=(
         Column("id", "STRING", "The event's id, a UUIDv7 that the receiver minted; unique in this table."),
@@ -73,50 +99,95 @@ EVENTS = Table(
         Column("conflict", "BOOLEAN", "True when the sender had used this delivery id before, for another body."),
         Column("payload", "VARIANT", "The body parsed as JSON; NULL when it is not JSON."),
         Column("parse_error", "STRING", "Why payload is NULL; NULL when it is not."),
-        Column("stream", "STRING", "The stream it was read from: shard and name, such as 2:default."),
-        Column("incarnation", "STRING", "Which life of the log entry_id and sequence count in."),
-        Column("entry_id", "STRING", "Its position in the stream."),
-        Column("sequence", "BIGINT", "Its number, gapless within stream and incarnation."),
-        Column("batch", "BIGINT", "The archive's commit that brought it here."),
-        Column("archived_at", "TIMESTAMP", "When that batch was planned."),
-        Column("raw_entry", "BINARY", "Only for an entry that is no event: its fields, as JSON of base64 texts by name."),
-        Column("decode_error", "STRING", "Why the entry is no event; NULL for every other row."),
+        *POSITION,
     ),
     indexed=("id", "tenant_id", "source", "event_type", "delivery_id", "received_at", "stream", "incarnation", "sequence", "batch"),
 )
 
-TABLES = (EVENTS,)
+DEAD_LETTERS = Table(
+    name="dead_letters",
+    streams=("dead",),
+    partitioned_by="recorded_date",
+    columns=(
+        Column("record", "STRING", "letter for a dead letter, state for a decision about one."),
+        Column("letter_id", "STRING", "Shard and entry id of the letter, as `dead-letters list` has it; a decision names its letter."),
+        Column("group_name", "STRING", "The group that gave up on the event."),
+        Column("processor", "STRING", "The processor that had it."),
+        Column("reason", "STRING", "Why it was given up."),
+        Column("error", "STRING", "The last error's class and message."),
+        Column("traceback", "STRING", "Where the last error was raised."),
+        Column("first_error", "STRING", "The first error's class and message; empty where the first attempts left none."),
+        Column("first_traceback", "STRING", "Where the first error was raised."),
+        Column("attempts", "INT", "How often it was tried."),
+        Column("dead_at", "TIMESTAMP", "When it was given up, by the worker's clock."),
+        Column("from_stream", "STRING", "The key of the stream that its last delivery came from."),
+        Column("from_entry", "STRING", "The entry id there."),
+        Column("event_id", "STRING", "The event's id: its row in events has the rest."),
+        Column("tenant_id", "STRING", "Whose event it is."),
+        Column("source", "STRING", "The configured sender it came from."),
+        Column("event_type", "STRING", "What had happened."),
+        Column("delivery_id", "STRING", "The sender's own id of the delivery."),
+        Column("received_at", "TIMESTAMP", "When the receiver had the whole request."),
+        Column("body", "BINARY", "The raw body, as it stood in the letter."),
+        Column("body_sha256", "STRING", "The digest of body, as the receiver computed it."),
+        *DECISION,
+        *RECORDED,
+        *POSITION,
+    ),
+    indexed=("letter_id", "group_name", "event_id", "tenant_id", "source", "recorded_at", "stream", "incarnation", "sequence", "batch"),
+)
 
+OUTCOMES = Table(
+    name="outcomes",
+    streams=("outcomes",),
+    partitioned_by="recorded_date",
+    columns=(
+        Column("kind", "STRING", "outcome for a settled delivery; alias for an id whose event turned out to be an earlier one."),
+        Column("event_id", "STRING", "The event that was delivered; of an alias, the id that the sender was given."),
+        Column("first_id", "STRING", "Of an alias, the event that there is; NULL in every other row."),
+        Column("tenant_id", "STRING", "Of an alias, whose it is; NULL in every other row: events has it."),
+        Column("source", "STRING", "Of an alias, the sender it came from; NULL in every other row."),
+        Column("group_name", "STRING", "The group it was delivered to."),
+        Column("consumer", "STRING", "The worker that had it."),
+        Column("processor", "STRING", "The processor that ran; empty where none of the group wants the event."),
+        Column("attempt", "INT", "Which attempt this was, from 1."),
+        Column("step", "STRING", "What became of the delivery: ack, retry, dead_letter or park."),
+        Column("started_at", "TIMESTAMP", "When the attempt began, by the worker's clock."),
+        Column("duration_ms", "DOUBLE", "How long it took."),
+        Column("from_stream", "STRING", "The key of the stream that it was delivered from."),
+        Column("place", "INT", "Which delivery of its entry, from 1: a worker settles many at once."),
+        *RECORDED,
+        *POSITION,
+    ),
+    indexed=("event_id", "group_name", "processor", "step", "started_at", "recorded_at", "stream", "incarnation", "sequence", "batch"),
+)
 
-def open_table(spark: SparkSession, *, table: Table, location: str) -> None:
-    """Creates the table when it is missing; raises SchemaDrift when what is stored there cannot take our rows."""
-    builder = DeltaTable.createIfNotExists(spark).location(location).partitionedBy(table.partitioned_by)
-    for column in table.columns:
-        builder = builder.addColumn(column.name, column.type, comment=column.comment)
-    # A checkpoint costs as much as a batch: fewer of them, since reading fifty small log entries is quick.
-    builder = builder.property("delta.checkpointInterval", "50")
-    builder = builder.property("delta.dataSkippingStatsColumns", ",".join(table.indexed))
-    if DeltaTable.isDeltaTable(spark, location):
-        refuse_drift(table, stored=DeltaTable.forPath(spark, location).toDF().schema, location=location)
-    else:
-        builder.execute()
+QUARANTINE = Table(
+    name="quarantine",
+    streams=("quarantine",),
+    partitioned_by="recorded_date",
+    columns=(
+        Column("record", "STRING", "request for a refused request, state for a decision about one."),
+        Column("request_id", "STRING", "Shard and entry id of the request, as `quarantine list` has it; a decision names its request."),
+        Column("event_id", "STRING", "The id that its event has if it was released."),
+        Column("tenant_id", "STRING", "Whose source it was sent to."),
+        Column("source", "STRING", "The source it was sent to."),
+        Column("code", "STRING", "What the sender was told, such as bad_signature."),
+        Column("reason", "STRING", "Why it was refused, for us alone."),
+        Column("received_at", "TIMESTAMP", "When the receiver had the whole request."),
+        Column("remote_address", "STRING", "Who sent it."),
+        Column("query", "STRING", "The query of its address, only where the scheme signs the address."),
+        Column("headers", "MAP<STRING, STRING>", "The request's headers, but for those that carry a secret."),
+        Column("removed_headers", "ARRAY<STRING>", "The names of those that were not kept, because they carry a secret."),
+        Column("repeated_headers", "ARRAY<STRING>", "Those that came more than once; the first value is kept."),
+        Column("body", "BINARY", "The raw body, byte for byte as it was sent."),
+        *DECISION,
+        *RECORDED,
+        *POSITION,
+    ),
+    indexed=("request_id", "event_id", "tenant_id", "source", "code", "recorded_at", "stream", "incarnation", "sequence", "batch"),
+)
 
-
-def refuse_drift(table: Table, *, stored: StructType, location: str) -> None:
-    """Raises SchemaDrift for the first column that has another type; columns that are missing are added by the next append."""
-    for name, ours, theirs in different_types(table.schema, stored):
-        raise SchemaDrift(
-            f"the column {name} of {location} is {theirs.simpleString()}, and the archive writes {ours.simpleString()}: nothing is "
-            "archived until the table is moved away or its column is changed back"
-        )
-
-
-def different_types(ours: StructType, stored: StructType, *, at: str = "") -> Iterator[tuple[str, DataType, DataType]]:
-    """The columns, and the fields of structs, that both have and that differ. Pure."""
-    by_name = {field.name: field.dataType for field in stored.fields}
-    for field in ours.fields:
-        theirs = by_name.get(field.name, field.dataType)
-        if isinstance(field.dataType, StructType) and isinstance(theirs, StructType):
-            yield from different_types(field.dataType, theirs, at=f"{at}{field.name}.")
-        elif theirs.simpleString() != field.dataType.simpleString():
-            yield f"{at}{field.name}", field.dataType, theirs
+TABLES = (EVENTS, DEAD_LETTERS, OUTCOMES, QUARANTINE)
+RECORDS = (DEAD_LETTERS, OUTCOMES, QUARANTINE)
+"""What is archived beside events: less urgent, and drained less often."""

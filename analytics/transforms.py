@@ -1,4 +1,4 @@
-"""Owns what becomes of raw entries on their way into `events`: DataFrame to DataFrame, no I/O."""
+"""Owns what becomes of raw entries on their way into the tables: DataFrame to DataFrame, no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.lives import Life
-from analytics.tables import AUTH_CONTEXT, EVENTS, PART
+from analytics.tables import AUTH_CONTEXT, EVENTS, PART, Table
 from infra.streams.positions import StreamName
 
 
@@ -40,22 +40,41 @@ def to_events(raw: DataFrame, *, batch: int, archived_at: datetime) -> DataFrame
     return raw.select(*(derived.get(column.name, F.col(column.name)).alias(column.name) for column in EVENTS.columns))
 
 
+def to_records(raw: DataFrame, *, table: Table, batch: int, archived_at: datetime) -> DataFrame:
+    """The rows of a table beside `events`; its decoder has made all columns but these."""
+    added = {
+        "recorded_date": F.to_date("recorded_at"),
+        "batch": F.lit(batch).cast("bigint"),
+        "archived_at": F.lit(archived_at),
+    }
+    return raw.select(*(added.get(column.name, F.col(column.name)).alias(column.name) for column in table.columns))
+
+
 DELIVERY = ("tenant_id", "source", "delivery_id", "body_sha256")
 
 
 def without_archived(rows: DataFrame, *, archived: DataFrame) -> DataFrame:
-    """The rows that `archived` has neither by id, nor by position, nor as the same delivery with the same body; each once."""
-    same_position = (
-        (F.col("new.stream") == F.col("old.stream"))
-        & (F.col("new.entry_id") == F.col("old.entry_id"))
-        # An entry that is no event may have no incarnation.
-        & F.col("new.incarnation").eqNullSafe(F.col("old.incarnation"))
-    )
+    """The events that `archived` has neither by id, nor by position, nor as the same delivery with the same body; each once."""
     deliveries = archived.where(F.col("delivery_id") != "").select(*DELIVERY)
     left = rows.join(archived.select("id"), on="id", how="left_anti")
     left = left.join(deliveries, on=list(DELIVERY), how="left_anti")
-    left = left.alias("new").join(archived.select("stream", "entry_id", "incarnation").alias("old"), on=same_position, how="left_anti")
-    return first_of_each(left).select(*(column.name for column in EVENTS.columns))
+    return first_of_each(without_positions(left, archived=archived)).select(*(column.name for column in EVENTS.columns))
+
+
+def without_positions(rows: DataFrame, *, archived: DataFrame) -> DataFrame:
+    """The rows of entries of which `archived` has none; an entry's rows are committed together."""
+    same_position = (
+        (F.col("new.stream") == F.col("old.stream"))
+        & (F.col("new.entry_id") == F.col("old.entry_id"))
+        # An entry that cannot be read may have no incarnation.
+        & F.col("new.incarnation").eqNullSafe(F.col("old.incarnation"))
+    )
+    known = archived.select("stream", "entry_id", "incarnation").alias("old")
+    return (
+        rows.alias("new")
+        .join(known, on=same_position, how="left_anti")
+        .select(*(F.col(f"new.{name}").alias(name) for name in rows.columns))
+    )
 
 
 def first_of_each(rows: DataFrame) -> DataFrame:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from analytics.commits import Commit
 from analytics.plan import Range
-from infra.streams.keys import ARCHIVE_GROUP
+from analytics.tables import EVENTS
+from infra.streams.keys import ARCHIVE_GROUP, archived_path
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog, StreamEnd
 from infra.telemetry import Telemetry
@@ -28,7 +29,7 @@ def _number(position: Position | None, *, incarnation: str) -> int:
 def tell_lag(telemetry: Telemetry, *, ends: Sequence[StreamEnd], archived: Mapping[StreamName, Position]) -> None:
     for stream, lag in lags(ends, archived=archived).items():
         # Spelled as a worker spells it, so that one query shows both.
-        telemetry.lag.set(lag, {"group": ARCHIVE_GROUP, "stream": f"{stream.shard}:events:{stream.name}"})
+        telemetry.lag.set(lag, {"group": ARCHIVE_GROUP, "stream": f"{stream.shard}:{archived_path(stream.name)}"})
 
 
 def tell_wiped(telemetry: Telemetry, *, commit: Commit, last: Commit) -> None:
@@ -56,12 +57,14 @@ def batch(telemetry: Telemetry, *, log: ArchiveLog, ranges: Sequence[Range]) -> 
 
 def tell_batch(telemetry: Telemetry, *, commit: Commit, seconds: float) -> None:
     """One line for each batch; losing entries is an error, and is said of every batch that lost some."""
-    telemetry.consumed.add(commit.rows, {"group": ARCHIVE_GROUP})
-    telemetry.duration.record(seconds, group=ARCHIVE_GROUP)
-    telemetry.log.info("batch archived", batch=commit.batch, rows=commit.rows, duplicates=commit.duplicates, seconds=round(seconds, 3))
+    if commit.table == EVENTS.name:
+        telemetry.consumed.add(commit.rows, {"group": ARCHIVE_GROUP})
+        telemetry.duration.record(seconds, group=ARCHIVE_GROUP)
+    said = {"batch": commit.batch, "rows": commit.rows, "duplicates": commit.duplicates, "seconds": round(seconds, 3)}
+    telemetry.log.info("batch archived", table=commit.table, **said)
     if commit.missing:
         telemetry.failed.add(commit.missing, {"group": ARCHIVE_GROUP})
-        telemetry.log.error("entries are lost", batch=commit.batch, lost=commit.missing, lost_in_all=commit.totals.lost)
+        telemetry.log.error("entries are lost", table=commit.table, batch=commit.batch, lost=commit.missing, lost_in_all=commit.totals.lost)
 
 
 def traceparents(log: ArchiveLog, *, ranges: Sequence[Range]) -> list[str]:

@@ -119,3 +119,12 @@ class QuarantineSettings(Strict):
         10.0, gt=0, description="The most that are kept in a second, by each receiver process; a flood of forged requests must cost little."
     )
     burst: int = Field(100, ge=1, description="How many may come at once before that counts.")
+    retention: str = Field(
+        "168h",
+        pattern=r"^[1-9][0-9]{0,6}h$",
+        description="How long a refused request is kept in the log at least; longer until it is archived.",
+    )
+
+    @property
+    def retention_ms(self) -> int:
+        return int(self.retention.removesuffix("h")) * 3_600_000

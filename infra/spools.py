@@ -118,7 +118,7 @@ def read_spools(home: Path) -> list[SpoolState]:
 
 
 def read_spool(folder: Folder) -> SpoolState:
-    waiting = list(_waiting(folder))
+    waiting = list(waiting_records(folder))
     return SpoolState(
         receiver=folder.receiver,
         events=sum(record.events for record in waiting),
@@ -129,7 +129,8 @@ def read_spool(folder: Folder) -> SpoolState:
     )
 
 
-def _waiting(folder: Folder) -> Iterator[Record]:
+def waiting_records(folder: Folder) -> Iterator[Record]:
+    """What is not on the log yet, as far as is known."""
     done = folder.position()
     for segment in folder.segments():
         if segment.number >= done.number:

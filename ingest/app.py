@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from infra.running.serving_limits import WHOLE_BODY
 from ingest.answers import Answer, json_headers
 from ingest.notes import Notes
 from ingest.proxies import Proxies
@@ -132,6 +133,7 @@ def _post_of(scope: Scope, receive: Receive, *, proxies: Proxies) -> Post:
         remote_address=_remote_address(scope, proxies=proxies),
         receive=receive,
         query=scope["query_string"].decode("latin-1"),
+        has_whole_body=WHOLE_BODY in scope,
     )
 
 
@@ -142,7 +144,7 @@ def _remote_address(scope: Scope, *, proxies: Proxies) -> str:
 
 def accepted(receipts: Sequence[Receipt]) -> Answer:
     """Of a body that was split, the id of its first part and how many there are; a duplicate only if every part is one."""
-    duplicate = b"true" if all(receipt.duplicate for receipt in receipts) else b"false"
+    duplicate = b"false" if [receipt for receipt in receipts if not receipt.duplicate] else b"true"
     parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
     spooled = b',"spooled":true' if receipts[0].spooled else b""
     body = b'{"event_id":"%b","duplicate":%b%b%b}' % (receipts[0].event_id.encode(), duplicate, parts, spooled)

@@ -21,6 +21,7 @@ from infra.settings import Settings, load_settings
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.stream import EventStream
 from ingest.sources import Source, Sources
+from ingest.windows import windows_of
 from schemas.errors import ConfigError
 from schemas.event import AuthContext, StreamEvent
 from schemas.receipt import Receipt
@@ -99,7 +100,7 @@ def sentence(receipt: Receipt, *, deliver_at: datetime | None) -> str:
 
 
 async def _append(settings: Settings, *, event: StreamEvent, deliver_at: datetime | None) -> Receipt:
-    stream = EventStream.open(settings.log, home=settings.home)
+    stream = EventStream.open(settings.log, home=settings.home, windows=windows_of(settings))
     try:
         return await stream.append(event, deliver_at=deliver_at)
     finally:

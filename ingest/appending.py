@@ -25,13 +25,14 @@ class Appender:
     async def append(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """One event, or the parts of one body together; raises StreamUnavailable when the log cannot be believed to have them."""
         self.watch.refuse_unproven()
-        with self.telemetry.span("log.append"):
-            if len(events) == 1:
-                receipts = [await self.stream.append(events[0], recheck=recheck)]
-            else:
-                receipts = await self.stream.append_parts(events, recheck=recheck)
+        if self.telemetry.records_spans:
+            with self.telemetry.span("log.append"):
+                receipts = await self._appended(events, recheck=recheck)
+        else:
+            receipts = await self._appended(events, recheck=recheck)
         # The append may have been the first command on a new connection, to a server that nobody has looked at.
-        await self.watch.prove()
+        if not self.watch.is_proven:
+            await self.watch.prove()
         for event, receipt in zip(events, receipts, strict=True):
             if not receipt.duplicate:
                 if self.noting is not None:
@@ -41,3 +42,8 @@ class Appender:
                     self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
             self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
         return receipts
+
+    async def _appended(self, events: Sequence[StreamEvent], *, recheck: bool) -> list[Receipt]:
+        if len(events) == 1:
+            return [await self.stream.append(events[0], recheck=recheck)]
+        return await self.stream.append_parts(events, recheck=recheck)

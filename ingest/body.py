@@ -29,8 +29,13 @@ def refuse_framing(headers: Headers, *, max_bytes: int, encodings: Collection[st
         raise _too_large(max_bytes)
 
 
-async def read_body(receive: Receive, *, max_bytes: int, timeout_ms: int, held: Held) -> bytes:
-    """The whole body; raises BodyTooLarge, TooSlow, Overloaded, or MalformedRequest when the sender went away in the middle."""
+async def read_body(receive: Receive, *, max_bytes: int, timeout_ms: int, held: Held, is_here: bool = False) -> bytes:
+    """The whole body; raises BodyTooLarge, TooSlow, Overloaded, or MalformedRequest when the sender went away in the middle.
+
+    One that `is_here` already is not waited for, so no deadline is set, which would cost as much as verifying the signature.
+    """
+    if is_here:
+        return await _read_all(receive, max_bytes=max_bytes, held=held)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             return await _read_all(receive, max_bytes=max_bytes, held=held)

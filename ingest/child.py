@@ -10,7 +10,8 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +44,7 @@ from ingest.sources import Sources
 from ingest.spool import Spool
 from ingest.subscriptions import Confirmations
 from ingest.watch import LogWatch
+from ingest.windows import windows_of
 from schemas.errors import StreamUnavailable
 
 cli = typer.Typer(add_completion=False)
@@ -77,7 +79,7 @@ def _serve(
     telemetry: Telemetry,
 ) -> None:
     clock = Clock()
-    stream = EventStream.open(settings.log, home=settings.home, clock=clock)
+    stream = EventStream.open(settings.log, home=settings.home, clock=clock, windows=windows_of(settings))
     watch = LogWatch(settings.log, home=settings.home, stream=stream, telemetry=telemetry)
     _look_once(watch, telemetry=telemetry)
     spool = hold_spool(ingest, home=settings.home, telemetry=telemetry, clock=clock)
@@ -110,7 +112,8 @@ def _serve(
         limits = replace(ingest.serving_limits(), max_connections=room_for_connections(ingest.max_connections))
         known = {"sources": len(sources.by_route), "max_connections": limits.max_connections}
         telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
-        lifespan = _lifespan(stream, watch=watch, quarantine=quarantine, spool=spool, drain=drain, noting=noting)
+        key_use = receiver.key_use.running(stream, telemetry=telemetry)
+        lifespan = _lifespan(stream, running=[watch.running(), quarantine.running(), key_use], spool=spool, drain=drain, noting=noting)
         serve(App(receiver, lifespan=lifespan), listener=listener, limits=limits, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
@@ -140,16 +143,23 @@ def hold_spool(ingest: IngestSettings, *, home: Path, telemetry: Telemetry, cloc
 
 
 def _lifespan(
-    stream: EventStream, *, watch: LogWatch, quarantine: Quarantine, spool: Spool | None, drain: Drain | None, noting: Noting | None
+    stream: EventStream,
+    *,
+    running: Sequence[AbstractAsyncContextManager[None]],
+    spool: Spool | None,
+    drain: Drain | None,
+    noting: Noting | None,
 ) -> Lifespan:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with watch.running(), quarantine.running(), contextlib.AsyncExitStack() as with_spool:
+        async with contextlib.AsyncExitStack() as stack:
+            for loop in running:
+                await stack.enter_async_context(loop)
             if spool is not None and drain is not None and noting is not None:
                 spool.start()
-                with_spool.push_async_callback(spool.close)
-                await with_spool.enter_async_context(noting.running())
-                await with_spool.enter_async_context(drain.running())
+                stack.push_async_callback(spool.close)
+                await stack.enter_async_context(noting.running())
+                await stack.enter_async_context(drain.running())
             yield
         await stream.close()
 

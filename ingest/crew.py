@@ -21,6 +21,7 @@ from infra.running.supervisor import Supervisor
 from infra.settings import SETTINGS_VARIABLE, Settings, environment_with, load_settings, settings_path
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
+from ingest.windows import windows_of
 from schemas.errors import ConfigError
 
 # Beyond its own grace a receiver has to close its log and its telemetry.
@@ -65,6 +66,7 @@ def find_settings(home: Path, *, path: Path | None = None) -> Found:
 def _checked(settings: Settings, *, descriptor: int) -> Found:
     _ = settings.log, settings.telemetry
     sources = Sources.from_settings(settings)
+    windows_of(settings)
     return Found(settings, settings.section("ingest", IngestSettings), len(sources.by_route), descriptor)
 
 

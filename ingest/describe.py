@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from ingest.json_body import parse
@@ -25,8 +25,7 @@ is_action = re.compile(r"[A-Za-z0-9_-]{1,100}\Z").match
 is_delivery_id = re.compile(r"[!-~]{1,128}\Z").match
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """The fields of a StreamEvent that come from the sender, apart from the body."""
 
     event_type: str
@@ -57,8 +56,7 @@ def describe_item(scheme: Scheme, *, request: Request, item: object, whole: Desc
     """
     named = (text_at(item, place.path) for place in scheme.delivery_id if isinstance(place, Member))
     numbered = f"{whole.delivery_id}#{number}" if whole.delivery_id else ""
-    return replace(
-        whole,
+    return whole._replace(
         event_type=event_type(scheme, request=request, content=item),
         repository=_name_at(scheme.repository, content=item),
         delivery_id=next(filter(is_delivery_id, named), numbered),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from starlette.types import Receive
 
@@ -36,9 +37,8 @@ from schemas.event import Priority
 from schemas.receipt import Receipt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """One request to `/hooks/{tenant}/{source}`, its body still on the way."""
+class Post(NamedTuple):
+    """One request to `/hooks/{tenant}/{source}`, its body perhaps still on the way."""
 
     tenant: str
     source: str
@@ -47,6 +47,8 @@ class Post:
     receive: Receive
     query: str = ""
     method: str = "POST"
+    has_whole_body: bool = False
+    """Every byte of the body is here already."""
 
 
 Outcome = list[Receipt] | Answer
@@ -90,7 +92,8 @@ class Receiver:
 
     async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Outcome:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
-        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=self.settings.body_timeout_ms, held=held)
+        timeout_ms, is_here = self.settings.body_timeout_ms, post.has_whole_body
+        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=timeout_ms, held=held, is_here=is_here)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         try:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.table import Table
 
 from infra.clock import Clock
-from infra.running.choosing import Choice, act_on, choice_of, is_agreed, is_terminal
+from infra.running.choosing import Choice, act_on, chosen_of, filter_of, is_agreed, is_terminal
 from infra.running.cli import EXIT_FAILED, run
-from infra.running.moments import operator_name, parse_moment
-from infra.running.screen import table_console, visible
+from infra.running.moments import operator_name
+from infra.running.screen import print_json, print_list, visible
 from infra.settings import load_settings
 from infra.streams.decided import OPEN
 from infra.streams.letter_filter import LetterFilter
@@ -32,6 +30,7 @@ from infra.streams.quarantine import DISCARDED, RELEASED, QuarantinedRequests
 from infra.streams.stream import EventStream
 from ingest.releasing import REFUSED, WOULD, Releaser
 from ingest.sources import Sources
+from ingest.windows import windows_of
 from schemas.errors import ConfigError, NotFound
 from schemas.quarantined import QuarantinedRequest
 
@@ -69,18 +68,10 @@ def list_requests(
     as_json: Json = False,
 ) -> None:
     """Lists refused requests, newest first, one line each."""
-    among = filter_of(tenant=tenant, source=source, since=since, until=until, reason=reason, state=state)
+    among = filter_of(STATES, tenant=tenant, source=source, since=since, until=until, reason=reason, state=state)
     with _opened() as requests:
-        found = requests.entries(among, limit=limit + 1)
-        rows = [summary(request) for request in itertools.islice(found, limit)]
-        is_more = next(found, None) is not None
-    if as_json:
-        _print_json(rows, indent=True)
-        return
-    console = table_console()
-    console.print(table(rows) if rows else f"no {'' if state == 'all' else state + ' '}{WHAT}")
-    if is_more:
-        console.print("... and more; raise --limit to see them")
+        found = map(summary, requests.entries(among, limit=limit + 1))
+        print_list(found, limit=limit, table=table, nothing=f"no {'' if state == 'all' else state + ' '}{WHAT}", as_json=as_json)
 
 
 @app.command()
@@ -112,12 +103,12 @@ def release(
 
     Exits with 1 when one could not be released; it stays where it is.
     """
-    among = filter_of(tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
+    among = filter_of(STATES, tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
     settings, clock = load_settings(), Clock()
     sources = Sources.from_settings(settings)
     with _opened() as requests, asyncio.Runner() as runner:
         refuse_unfit_log(settings.log, home=settings.home)
-        stream = EventStream.open(settings.log, home=settings.home, clock=clock)
+        stream = EventStream.open(settings.log, home=settings.home, clock=clock, windows=windows_of(settings))
         choice = chosen(requests, names=names or [], everything=everything, among=among, limit=limit)
         releaser = Releaser(requests, sources=sources, stream=stream, runner=runner, clock=clock)
         goes_on = not dry_run and (yes or not everything or is_agreed(choice, verb="release", what=WHAT))
@@ -147,7 +138,7 @@ def discard(
 
     Exits with 1 when one was released or discarded before, or is gone.
     """
-    among = filter_of(tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
+    among = filter_of(STATES, tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
     if not because.strip() and not dry_run:
         raise ConfigError("discarding needs --because TEXT, which is kept with the request; nothing was discarded")
     with _opened() as requests:
@@ -172,28 +163,13 @@ def _opened() -> Iterator[QuarantinedRequests]:
         requests.close()
 
 
-def filter_of(*, since: str, until: str, state: str, **others: str) -> LetterFilter:
-    """What the options say; raises ConfigError."""
-    if state not in STATES:
-        raise ConfigError(f"--state {state} is unknown; it is one of {', '.join(STATES)}")
-    now = Clock().now()
-    moments = {
-        name: parse_moment(text, now=now, option=f"--{name}") if text else None for name, text in (("since", since), ("until", until))
-    }
-    return LetterFilter(state="" if state == "all" else state, since=moments["since"], until=moments["until"], **others)
-
-
 def chosen(requests: QuarantinedRequests, *, names: list[str], everything: bool, among: LetterFilter, limit: int | None) -> Choice:
     """Counts what is meant; raises ConfigError when that is not clear, and NotFound for a name that nothing has."""
-    if bool(names) == everything:
-        raise ConfigError("name the refused requests, or say --all; nothing was done")
-    if everything:
-        ends = requests.ends()
-        return choice_of(lambda: itertools.islice(requests.ids(among, ends=ends), limit))
-    if among != LetterFilter(state=OPEN) or limit is not None:
-        raise ConfigError("filters choose among --all, and here refused requests are named; nothing was done")
-    found = [request.id for name in names for request in named(requests, name)]
-    return choice_of(lambda: iter(dict.fromkeys(found)))
+
+    def ids_of(name: str) -> list[str]:
+        return [request.id for request in named(requests, name)]
+
+    return chosen_of(requests, names=names, everything=everything, among=among, limit=limit, what=WHAT, ids_of=ids_of)
 
 
 def named(requests: QuarantinedRequests, name: str) -> list[QuarantinedRequest]:
@@ -222,7 +198,7 @@ def report(choice: Choice, *, results: Counter[str], done: str, reasons: Counter
     if as_json:
         counts = {answer: results[answer] for answer in (RELEASED, DISCARDED, REFUSED, "already", "gone")}
         counts |= {"would_be_released": results[WOULD]} if done == WOULD else {}
-        _print_json({"found": choice.count, **counts, "reasons": dict(reasons), "dry_run": is_dry})
+        print_json({"found": choice.count, **counts, "reasons": dict(reasons), "dry_run": is_dry})
         return
     if is_dry and done == DISCARDED:
         print(f"{choice.count} {WHAT} would be discarded")
@@ -231,10 +207,6 @@ def report(choice: Choice, *, results: Counter[str], done: str, reasons: Counter
     print(f"{results[done]} of {choice.count} {WHAT} {done}" + (f" ({', '.join(notes)})" if notes else ""))
     for why, count in reasons.most_common(SHOWN_REASONS):
         print(f"  {count} because {visible(why)}")
-
-
-def _print_json(value: object, *, indent: bool = False) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ HEADER_NAME = r"^[A-Za-z0-9-]{1,64}$"
 # Dotted member names of the JSON body, as in `repository.full_name`.
 POINTER = r"^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$"
 
+WINDOW = r"^[1-9][0-9]{0,3}h$"
+
 # As the sender writes it: it is signed byte for byte, so nothing about it is put in order.
 PUBLIC_URL = r"^https?://[!-\"$->@-~]{1,1000}$"
 TOPIC = r"^arn:aws(-cn|-us-gov)?:sns:[a-z]{2}(-[a-z]+)+-[0-9]{1,2}:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?$"
@@ -101,6 +103,11 @@ class SourceSettings(Strict):
     )
     fetch_certificates: bool = Field(
         False, description="`aws-sns`: fetches the certificates that requests name from Amazon, and only from there, instead of `secrets`."
+    )
+    window: str | None = Field(
+        None,
+        pattern=WINDOW,
+        description="How long its delivery ids are remembered as seen, `24h`, instead of `log.window`, which is also the most.",
     )
     public_url: str | None = Field(
         None,

@@ -8,7 +8,7 @@ was compressed, so that no slice of what was signed would be readable.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.streams.stream import MOST_PARTS
 from ingest.describe import Description, content_of, describe, describe_item
@@ -20,8 +20,7 @@ from schemas.event import Part
 NOT_SPLIT = "not_split"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What becomes one event."""
 
     described: Description

@@ -53,9 +53,14 @@ class LogWatch:
         if not self._is_fit:
             raise StreamUnavailable("the log has not been found fit to hold events")
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether the server on the connection in use was found fit."""
+        return self._stream.generation == self._proven
+
     async def prove(self) -> None:
         """Raises StreamUnavailable unless the server on the connection in use is fit; to be asked before an append is believed."""
-        if self._stream.generation == self._proven:
+        if self.is_proven:
             return
         try:
             await self._look_again()

@@ -9,6 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from infra.streams.once import OnceWrite
 from infra.streams.reading import Lease
+from infra.streams.replay import REPLAY_FIELD
 from processors.once import Once
 from processors.retry import fence_token
 from schemas.event import from_epoch_ms
@@ -47,6 +48,16 @@ class Delivery:
     @property
     def event_id(self) -> str:
         return self._event_id
+
+    @property
+    def is_replay(self) -> bool:
+        """True when the event comes from the archive because somebody replays it: this group may have handled it before."""
+        return bool(self.replay_id)
+
+    @property
+    def replay_id(self) -> str:
+        """Which replay brought it, as `hooklake replay list` shows it; the same for its retries. Empty for an event that arrived."""
+        return self._lease.fields.get(REPLAY_FIELD.encode(), b"").decode(errors="replace")
 
     @property
     def attempt(self) -> int:

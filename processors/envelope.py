@@ -54,6 +54,8 @@ def headers_of(event: StreamEvent, *, delivery: Delivery, at_s: int, key: bytes 
         ("x-hooklake-source", event.source),
         ("x-hooklake-attempt", str(delivery.attempt)),
     ]
+    if delivery.is_replay:
+        headers.append(("x-hooklake-replay", header_text(delivery.replay_id)))
     if key is not None:
         headers.append(("webhook-signature", sign(event.payload, event_id=event.id, at_s=at_s, key=key)))
     if is_header_value(event.content_type):

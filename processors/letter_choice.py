@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated
 
 import typer
 
-from infra.clock import Clock
-from infra.running.choosing import Choice, act_on, choice_of
-from infra.running.moments import parse_moment
+from infra.running.choosing import Choice, chosen_of
 from infra.streams.dead_letters import OPEN, DeadLetters
 from infra.streams.letter_filter import LetterFilter
 from schemas.dead_letter import DeadLetter
-from schemas.errors import ConfigError, NotFound
+from schemas.errors import NotFound
 
 STATES = (OPEN, "requeued", "discarded", "all")
 
@@ -33,31 +30,13 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before acting on --
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def filter_of(*, since: str, until: str, state: str, event_type: str, **others: str) -> LetterFilter:
-    """What the options say; raises ConfigError."""
-    if state not in STATES:
-        raise ConfigError(f"--state {state} is unknown; it is one of {', '.join(STATES)}")
-    now = Clock().now()
-    return LetterFilter(
-        since=parse_moment(since, now=now, option="--since") if since else None,
-        until=parse_moment(until, now=now, option="--until") if until else None,
-        state="" if state == "all" else state,
-        event_type=event_type,
-        **others,
-    )
-
-
 def chosen(letters: DeadLetters, *, names: list[str], everything: bool, among: LetterFilter, limit: int | None) -> Choice:
     """Counts what is meant; raises ConfigError when that is not clear, and NotFound for a name that nothing has."""
-    if bool(names) == everything:
-        raise ConfigError("name the dead letters, or say --all; nothing was done")
-    if everything:
-        ends = letters.ends()
-        return choice_of(lambda: itertools.islice(letters.ids(among, ends=ends), limit))
-    if among != LetterFilter(group=among.group, state=OPEN) or limit is not None:
-        raise ConfigError("filters other than --group choose among --all, and here dead letters are named; nothing was done")
-    found = [letter.id for name in names for letter in named(letters, name) if among.group in ("", letter.group)]
-    return choice_of(lambda: iter(dict.fromkeys(found)))
+
+    def ids_of(name: str) -> list[str]:
+        return [letter.id for letter in named(letters, name) if among.group in ("", letter.group)]
+
+    return chosen_of(letters, names=names, everything=everything, among=among, limit=limit, what="dead letters", ids_of=ids_of)
 
 
 def named(letters: DeadLetters, name: str) -> list[DeadLetter]:
@@ -65,6 +44,3 @@ def named(letters: DeadLetters, name: str) -> list[DeadLetter]:
     if not found:
         raise NotFound(f"no dead letter is called {name}; `hooklake dead-letters list --state all` shows them all")
     return found
-
-
-__all__ = ["Choice", "act_on", "chosen", "filter_of", "named"]

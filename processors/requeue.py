@@ -9,24 +9,22 @@ From cron: `python -m processors.requeue requeue --all --group G --since 1h`.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
-import orjson
 import typer
 
-from infra.running.choosing import is_agreed, is_terminal
+from infra.running.choosing import Choice, act_on, filter_of, is_agreed, is_terminal
 from infra.running.cli import EXIT_FAILED, run
 from infra.running.moments import operator_name
-from infra.running.screen import table_console
+from infra.running.screen import print_json, print_list
 from infra.settings import did_you_mean, load_settings
 from infra.streams.dead_letters import OPEN, DeadLetters
 from processors import letter_choice as options
-from processors.letter_choice import Choice, act_on, chosen, filter_of, named
+from processors.letter_choice import STATES, chosen, named
 from processors.letter_listing import summary, table
 from processors.retry import storable
 from schemas.errors import ConfigError, NotFound
@@ -62,20 +60,12 @@ def list_letters(
 ) -> None:
     """Lists dead letters, newest first, one line each."""
     among = filter_of(
-        since=since, until=until, state=state, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason
+        STATES, since=since, until=until, state=state, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason
     )
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
-        found = letters.letters(chosen=among, limit=limit + 1)
-        rows = [summary(letter) for letter in itertools.islice(found, limit)]
-        is_more = next(found, None) is not None
-    if as_json:
-        _print_json(rows, indent=True)
-        return
-    console = table_console()
-    console.print(table(rows) if rows else f"no {'' if state == 'all' else state + ' '}dead letters")
-    if is_more:
-        console.print("... and more; raise --limit to see them")
+        found = map(summary, letters.letters(chosen=among, limit=limit + 1))
+        print_list(found, limit=limit, table=table, nothing=f"no {'' if state == 'all' else state + ' '}dead letters", as_json=as_json)
 
 
 @app.command()
@@ -109,7 +99,9 @@ def requeue(
 
     Exits with 1 when one could not be requeued, because it was discarded or is gone.
     """
-    among = filter_of(since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason)
+    among = filter_of(
+        STATES, since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason
+    )
     with _opened() as letters:
         _refuse_unknown(group, letters=letters)
         choice = chosen(letters, names=names or [], everything=everything, among=among, limit=limit)
@@ -141,7 +133,9 @@ def discard(
 
     Exits with 1 when one was refused, because it was requeued or discarded before, or is gone.
     """
-    among = filter_of(since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason)
+    among = filter_of(
+        STATES, since=since, until=until, state=OPEN, event_type=event_type, group=group, tenant=tenant, source=source, reason=reason
+    )
     if not because.strip() and not dry_run:
         raise ConfigError("discarding needs --because TEXT, which is kept with the letter; nothing was discarded")
     with _opened() as letters:
@@ -164,16 +158,12 @@ def _refuse_unknown(group: str, *, letters: DeadLetters) -> None:
 def _report(choice: Choice, *, results: Counter[str], done: str, is_dry: bool, as_json: bool) -> None:
     if as_json:
         counts = {answer: results[answer] for answer in ("requeued", "discarded", "already", "gone")}
-        _print_json({"found": choice.count, **counts, "dry_run": is_dry})
+        print_json({"found": choice.count, **counts, "dry_run": is_dry})
     elif is_dry:
         print(f"{choice.count} dead letters would be {done}")
     else:
         notes = [f"{results[answer]} {text.format(done=done)}" for answer, text in REFUSALS.items() if answer != done and results[answer]]
         print(f"{results[done]} of {choice.count} dead letters {done}" + (f" ({', '.join(notes)})" if notes else ""))
-
-
-def _print_json(value: object, *, indent: bool = False) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0).decode() + "\n")
 
 
 if __name__ == "__main__":

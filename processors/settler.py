@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 
 from infra.failpoints import reach
 from infra.streams.keys import Keys
@@ -14,14 +16,28 @@ from processors.intake import Intake
 from processors.leases import Hand
 
 IDLE_S = 0.1
+# A call costs the log as much as several deliveries in it, and nobody waits for it: few decisions gather for a moment.
+TOGETHER_S = 0.01
+ENOUGH = 64
 PARTLY_FAILED_S = 0.1
 
 
 class Settler:
     """The decisions of one worker that are not yet carried out."""
 
-    def __init__(self, acts: Pipeline, *, keys: Keys, group: str, consumer: str, hand: Hand, intake: Intake, telemetry: Telemetry) -> None:
-        """`intake` gets back what was settled by staying where it is."""
+    def __init__(
+        self,
+        acts: Pipeline,
+        *,
+        keys: Keys,
+        group: str,
+        consumer: str,
+        hand: Hand,
+        intake: Intake,
+        telemetry: Telemetry,
+        together_s: float = TOGETHER_S,
+    ) -> None:
+        """`intake` gets back what was settled by staying where it is; `together_s` is for how long decisions may gather."""
         self._acts = acts
         self._keys = keys
         self._group = group
@@ -29,13 +45,19 @@ class Settler:
         self._hand = hand
         self._intake = intake
         self._telemetry = telemetry
+        self._together_s = together_s
+        self._began_at = -math.inf
         self._decided: list[Decision] = []
         self._has_decided = asyncio.Event()
+        self._is_awaited = asyncio.Event()
 
-    def put(self, lease: Lease, *, settlement: Settlement) -> None:
+    def put(self, lease: Lease, *, settlement: Settlement, is_awaited: bool = False) -> None:
+        """With `is_awaited` somebody does nothing else before it is settled."""
         self._decided.append((lease, settlement))
         if len(self._decided) == 1:
             self._has_decided.set()
+        if is_awaited or len(self._decided) == ENOUGH:
+            self._is_awaited.set()
 
     async def settle_decided(self) -> None:
         """Everything that is decided by now; the next round takes what comes meanwhile. Raises StreamUnavailable."""
@@ -44,8 +66,10 @@ class Settler:
                 await asyncio.wait_for(self._has_decided.wait(), timeout=IDLE_S)
             except TimeoutError:
                 return
+        await self._let_some_gather()
         decisions, self._decided = self._decided, []
         self._has_decided.clear()
+        self._is_awaited.clear()
         results = await asyncio.gather(*(self._settle(chosen) for chosen in by_stream(decisions).values()), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures and len(failures) == len(results):
@@ -53,6 +77,15 @@ class Settler:
         if failures:
             # A node of a cluster is down: the shards of the others need not wait as long as an outage of the log makes us wait.
             await asyncio.sleep(PARTLY_FAILED_S)
+
+    async def _let_some_gather(self) -> None:
+        """Unless enough have, or somebody waits; the first after a while is settled at once."""
+        loop = asyncio.get_running_loop()
+        rest_s = self._began_at + self._together_s - loop.time()
+        if rest_s > 0 and not self._is_awaited.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_awaited.wait(), timeout=rest_s)
+        self._began_at = loop.time()
 
     async def _settle(self, decisions: list[Decision]) -> None:
         reach("worker.before_settle")

@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -29,10 +29,13 @@ from infra.streams import groups
 from infra.streams.connection import open_pipeline
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.delayed import bring_forward, count_waiting, promote_due
+from infra.streams.entries import encode
 from infra.streams.housekeeping import Housekeeping
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
 from infra.streams.once import OnceReader
+from infra.streams.replay import Limits, Progress, Replayed, ReplayStream
+from infra.streams.replays import Replays
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from processors.recording import Run, recorded
@@ -93,6 +96,19 @@ class Lake:
         event = StreamEvent(**{**defaults, **fields})
         await self._stream.append(event)
         return event
+
+    async def replay(self, event: StreamEvent) -> str:
+        """Hands an event to the group as a replay from the archive does; returns the replay's id."""
+        await groups.declare(self._acts, keys=self._keys, group=self._group)
+        return await asyncio.to_thread(self._replay, event)
+
+    def _replay(self, event: StreamEvent) -> str:
+        with closing(Replays.open(self._log, home=self._home)) as replays:
+            replay = replays.begin(self._group, about={}).id
+        opened = ReplayStream.open(self._log, home=self._home, group=self._group, replay=replay, limits=Limits())
+        with closing(opened) as stream:
+            stream.hand(self._keys.shard_of(event), events=[Replayed("1", "0-0", encode(event))], since=Progress())
+        return replay
 
     async def run_until_idle(self, *, within_ms: int = 30_000) -> None:
         """Runs a worker until every event is settled or waits for its retry; raises AssertionError when that takes too long."""

@@ -37,7 +37,7 @@ from processors.letter_cap import LOOK_EVERY_MS, LetterCap
 from processors.order import Lanes
 from processors.registry import Registry
 from processors.settings import GroupSettings
-from processors.settler import Settler
+from processors.settler import TOGETHER_S, Settler
 from processors.upkeep import Upkeep
 from processors.urgent import CLASSES as URGENT
 from processors.urgent import UrgentIntake
@@ -110,6 +110,8 @@ class Worker:
             hand=self.hand,
             intake=self._intake,
             telemetry=telemetry,
+            # Where order is kept the next one of a lane waits for it.
+            together_s=0 if registry.keeps_order else TOGETHER_S,
         )
         self._leases = LeaseThread(
             self.hand,
@@ -291,7 +293,7 @@ class Worker:
     async def _run_alone(self, lease: Lease) -> None:
         """Until it is settled, so that an entry that kills its process has no company among those taken over."""
         if self._gates is None or not self._gates.take_alone(lease):
-            self._settler.put(lease, settlement=await self._attempts.decide(lease))
+            self._settler.put(lease, settlement=await self._attempts.decide(lease), is_awaited=True)
         await self.hand.wait_until_dropped(lease)
 
     async def _turn(self) -> None:

@@ -23,6 +23,8 @@ HooklakeError
 │   └── TableUnavailable    a Delta table cannot be read or written just now
 ├── NotFound                the operator; a name that fits nothing; exit code 1
 ├── GroupInUse              the operator; a group that somebody reads is not removed; exit code 1
+├── QueryCancelled          the operator; a question took longer than it may; exit code 1
+├── RequestFailed           the operator; the archive could not do what it was asked to; exit code 1
 ├── MalformedEntry          nobody: bytes on the stream are no StreamEvent; a dead letter at the first look, bytes kept
 │   └── UnknownVersion      a release that reads it: it is an event of another version, and is parked
 ├── LeaseLost               nobody: another consumer owns the delivery; drop the result
@@ -188,6 +190,18 @@ class GroupInUse(HooklakeError):
     """A group cannot be removed while its workers run."""
 
     code = "group_in_use"
+
+
+class QueryCancelled(HooklakeError):
+    """A question took longer than it may, and was cancelled."""
+
+    code = "query_cancelled"
+
+
+class RequestFailed(HooklakeError):
+    """The archive was asked for something and cannot do it; waiting will not help."""
+
+    code = "request_failed"
 
 
 class MalformedEntry(HooklakeError):

@@ -21,14 +21,22 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 
 
-# Who starts a Spark: at most two run at once, each in the hands of one process of the run, which begins with it.
+# Who starts a Spark: at most two run at once, each in the hands of one process of the run, which begins with it. The one that starts
+# installations, each with a Spark that ends with it, then has one of its own for half of the tests that share one.
 REFUSED_BEFORE_SPARK = "tests/end_to_end/test_settings_errors.py"
-INSTALLATIONS = ("tests/analytics/test_main.py", "tests/end_to_end/", "tests/test_containers.py")
-WITH_SPARK = ("tests/analytics/", "tests/faults/test_archive_order.py")
+INSTALLATIONS = ("tests/analytics/test_main.py", "tests/analytics/test_cluster.py", "tests/end_to_end/", "tests/test_containers.py")
+WITH_OTHER_SPARK = (
+    "tests/analytics/test_gold",
+    "tests/faults/test_archive_",
+    "tests/faults/test_replay_steps.py",
+    "tests/faults/test_gold_steps.py",
+)
+WITH_SPARK = "tests/analytics/"
 
 
 class TwoHaveSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Hands out tests one by one, but to one process all that share a Spark, and to another all that start installations with one.
+    """Hands out tests one by one, but to one process half of those that share a Spark, and to another the other half, after those that
+    start installations with one.
 
     By path, because xdist's own groups (`--dist loadgroup`) are told by node ids that pytest no longer lets it rewrite.
     """
@@ -36,13 +44,20 @@ class TwoHaveSpark(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no t
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(REFUSED_BEFORE_SPARK):
             return nodeid
-        if nodeid.startswith(INSTALLATIONS):
+        if nodeid.startswith((*INSTALLATIONS, *WITH_OTHER_SPARK)):
             return "installations"
         return "spark" if nodeid.startswith(WITH_SPARK) else nodeid
 
 
 # An archive is compiled for months of work, which costs a test more than the work itself. Spark hands these to every JVM that it starts.
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+
+# Likewise a plan: for a handful of rows Spark would spend its time on writing, compiling and revising programs that run once.
+FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,12 +97,12 @@ def log(log_server: EmbeddedServer) -> LogSettings:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One for all tests that need no process of their own; whoever asks for it belongs to WITH_SPARK."""
+    """For all tests that need no process of their own; whoever asks for it belongs to WITH_SPARK or WITH_OTHER_SPARK."""
     from analytics.session import quick_session, stop_session  # pyspark is for the process that has Spark
     from analytics.settings import ArchiveSettings
 
     # A path with a space: Spark takes its options as one text, which would fall apart there.
-    session = quick_session(ArchiveSettings(), home=tmp_path_factory.mktemp("a home"))
+    session = quick_session(ArchiveSettings(spark=FEW_ROWS), home=tmp_path_factory.mktemp("a home"))
     yield session
     stop_session(session)
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analytics.settings import ArchiveSettings, table_location
 
 
-def archived(home: Path, *columns: str) -> list[dict[str, Any]]:
-    """These columns of every event that an installation has archived; nothing before there is a table."""
-    table = Path(table_location(ArchiveSettings(), home=home, table="events"))
-    return [row for path in sorted(_committed_files(table)) for row in _rows(table / path, columns)]
+def archived(home: Path, *columns: str, table: str = "events") -> list[dict[str, Any]]:
+    """These columns of all that an installation has archived in a table; nothing before there is one."""
+    place = Path(table_location(ArchiveSettings(), home=home, table=table))
+    return [row for path in sorted(_committed_files(place)) for row in _rows(place / path, columns)]
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:

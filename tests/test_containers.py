@@ -213,7 +213,7 @@ def environment(services: dict[str, dict[str, Any]], log_url: str, home: Path) -
         "HOOKLAKE_TELEMETRY__OPS_HOST": "0.0.0.0",
     }
     ports = {"INGEST__PORT": free_port(), "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
-    ports["GROUPS__EXAMPLE__OPS_PORT"] = free_port()
+    ports |= {"GROUPS__EXAMPLE__OPS_PORT": free_port(), "ARCHIVE__CONNECT_PORT": 0}
     here = {"HOOKLAKE_HOME": str(home), "HOOKLAKE_LOG__URL": log_url, "HOOKLAKE_INGEST__HOST": "127.0.0.1", "PYTHONSAFEPATH": "1"}
     here["HOOKLAKE_TELEMETRY__OPS_HOST"] = "127.0.0.1"
     here |= {f"HOOKLAKE_{name}": str(port) for name, port in ports.items()}

@@ -49,7 +49,7 @@ def test_the_changelogs_top_version_is_the_packages() -> None:
 
 
 def test_the_readmes_example_is_a_processor() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S)
+    code, _notebook = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S)
     module = ModuleType("an_example")
     exec(compile(code, str(README), "exec"), vars(module))
 

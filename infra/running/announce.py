@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from infra.running.services import RECEIVER, services_of
+from infra.running.services import CONNECT_FILE, RECEIVER, ArchivePorts, connect_port, services_of
 from infra.settings import Settings, environment_with
 
 # What each scheme's example event is called.
@@ -41,6 +41,7 @@ class Announcer:
             (f"{service.name} metrics", escape(f"http://{_reachable(service.ops_host)}:{service.ops_port}/metrics"))
             for service in services_of(self._settings)
         ]
+        rows += [("notebooks connect to", escape(address)) for address in connect_addresses(self._settings)]
         rows += [("logs", escape(str(home / "logs")))]
         width = max(len(label) for label, _ in rows)
         for label, value in rows:
@@ -79,6 +80,15 @@ def sources_of(settings: Settings) -> list[tuple[str, str]]:
         sources = section.get("sources") if isinstance(section, dict) else None
         found += [(str(tenant), str(source)) for source in sources] if isinstance(sources, dict) else []
     return found
+
+
+def connect_addresses(settings: Settings) -> list[str]:
+    """Where the archive's Spark can be asked, once it is ready; the file has the token too, and a port that was chosen freely."""
+    if not settings.section("archive", ArchivePorts).connect:
+        return []
+    port = connect_port(settings)
+    place = f"sc://localhost:{port}, with the token of" if port else "the address in"
+    return [f"{place} {settings.home / CONNECT_FILE}"]
 
 
 def is_unsigned(settings: Settings, *, tenant: str, source: str) -> bool:

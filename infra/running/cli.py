@@ -42,7 +42,14 @@ VERBS = (
     Verb("sources", "ingest.listing", "Lists who may send, and how each sender is verified."),
     Verb("append", "ingest.append", "Appends one event from the shell, now or at a later time."),
     Verb("status", "infra.running.status", "Shows lag, counts, dead letters and processes on one screen."),
-    Verb("query", "analytics.query", "Runs a read-only SQL query over the archived events."),
+    Verb("query", "analytics.query", "Runs a read-only SQL query over the archived tables."),
+    Verb("sql", "analytics.sql", "Opens a prompt for read-only SQL questions."),
+    Verb("tables", "analytics.listing", "Shows the tables: rows, files, bytes, newest commit and columns."),
+    Verb("replay", "analytics.replay", "Hands archived events to a group again, or its whole history to a new one."),
+    Verb("report", "analytics.report", "Writes an HTML page with plots of traffic, latency, failures and drift."),
+    Verb("upkeep", "analytics.upkeep", "Puts small files of the tables together and removes what nobody needs any more."),
+    Verb("erase", "analytics.erase", "Erases events of a tenant, a source or a condition for ever, from everywhere."),
+    Verb("audit", "analytics.audit", "Reads the tables again: damaged files, changed bodies, signatures, gaps and duplicates."),
     Verb("doctor", "infra.running.doctor", "Checks this installation and says what to do about each fault."),
     Verb("dead-letters", "processors.requeue", "Lists, shows, requeues and discards events that a group gave up on."),
     Verb("quarantine", "ingest.release", "Lists, shows, releases and discards requests that were refused."),
@@ -130,7 +137,7 @@ def overview() -> str:
     width = max(len(verb.name) for verb in VERBS)
     verbs = "\n".join(f"  {verb.name:<{width}}  {verb.help}" for verb in VERBS)
     return (
-        "hooklake receives webhooks, keeps every one of them for ever, and lets you process and query them.\n\n"
+        "hooklake receives webhooks, keeps every one of them for ever, and lets you process, query and replay them.\n\n"
         f"Usage: hooklake VERB [ARGUMENTS]...\n\n{verbs}\n\n"
         "`hooklake VERB --help` explains a verb. Data and settings live in .hooklake, or where HOOKLAKE_HOME says."
     )

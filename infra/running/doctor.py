@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import stat
@@ -21,7 +22,15 @@ from infra.log_address import EMBEDDED
 from infra.running.announce import is_unsigned, sources_of
 from infra.running.cli import run
 from infra.running.healthcheck import is_fine
-from infra.running.services import Service, refuse_shared_ports, services_of
+from infra.running.services import (
+    CONNECT_FILE,
+    CONNECT_SETTING,
+    ArchivePorts,
+    Service,
+    connect_port,
+    refuse_shared_ports,
+    services_of,
+)
 from infra.running.status import at_letter_cap
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, environment_with, home_directory, load_settings, read_secret
@@ -181,6 +190,7 @@ def examine_waiting(spool: SpoolState) -> Finding:
 def examine_ports(settings: Settings) -> Iterator[Finding]:
     for service in services_of(settings):
         yield examine_port(service)
+    yield examine_connect(settings)
 
 
 def examine_port(service: Service) -> Finding:
@@ -196,6 +206,19 @@ def examine_port(service: Service) -> Finding:
     return Finding(
         service.name, "fail", f"{service.ops_setting}={service.ops_port} is taken by another program", "stop it, or set another port"
     )
+
+
+def examine_connect(settings: Settings) -> Finding:
+    """Where the archive's Spark can be asked; an archive that was killed has left an address where nobody answers."""
+    if not settings.section("archive", ArchivePorts).connect:
+        return Finding("connect", "ok", "archive.connect is false: `hooklake query` starts a Spark of its own")
+    port, file = connect_port(settings), settings.home / CONNECT_FILE
+    told = re.search(r":([0-9]+)/", file.read_text()) if file.exists() else None
+    if told is not None and not is_free(int(told[1]), host="127.0.0.1"):
+        return Finding("connect", "ok", f"Spark Connect listens on 127.0.0.1:{told[1]}; its token is in {file}")
+    if port == 0 or is_free(port, host="127.0.0.1"):
+        return Finding("connect", "ok", f"Spark Connect does not run; {CONNECT_SETTING}={port} is free")
+    return Finding("connect", "fail", f"{CONNECT_SETTING}={port} is taken by another program", "stop it, or set another port")
 
 
 def is_free(port: int, *, host: str) -> bool:

@@ -65,6 +65,7 @@ archive:
   path: lake                # below this folder
   interval_ms: 1000
   ops_port: 9103
+  connect_port: 15002       # for notebooks and `hooklake query`, from this machine only; `run/connect` has the address with its token
 
 # What the processes say about themselves; metrics are always on their ops ports.
 telemetry:

@@ -25,7 +25,17 @@ from infra.running.embedded import EmbeddedServer, free_port
 from infra.running.healthcheck import is_fine, log_answers
 from infra.running.initialise import initialise, write_new
 from infra.running.ops import listen_for_ops
-from infra.running.services import ARCHIVE, RECEIVER, ReceiverPorts, Service, refuse_shared_ports, refuse_unasked_ports, services_of
+from infra.running.services import (
+    ARCHIVE,
+    CONNECT_SETTING,
+    RECEIVER,
+    ReceiverPorts,
+    Service,
+    connect_port,
+    refuse_shared_ports,
+    refuse_unasked_ports,
+    services_of,
+)
 from infra.running.sockets import listen
 from infra.running.supervisor import Supervisor
 from infra.settings import Settings, environment_with, home_directory, load_settings
@@ -41,6 +51,7 @@ ARCHIVE_PATIENCE_S = 3.0
 # After this long a person should hear why a service does not become ready; Spark needs most of a minute on a slow machine.
 SLOW_AFTER_S = 8.0
 ARCHIVE_SLOW_AFTER_S = 120.0
+NO_CONNECT = "neither notebooks nor `hooklake query` could ask the archive's Spark"
 
 app = typer.Typer(add_completion=False)
 
@@ -100,6 +111,8 @@ def refuse_taken_ports(settings: Settings) -> None:
     """Raises ConfigError naming the setting, before anything is started."""
     for service in services_of(settings):
         listen_for_ops(service.ops_host, port=service.ops_port, setting=service.ops_setting).close()
+    # Any free one for 0: nothing is refused then.
+    listen("127.0.0.1", port=connect_port(settings), setting=CONNECT_SETTING, consequence=NO_CONNECT).close()
 
 
 @contextmanager

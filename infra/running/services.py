@@ -37,11 +37,18 @@ class WorkerPorts(BaseModel):
 
 
 class ArchivePorts(BaseModel):
-    """The field of section `archive` that others than the archive need."""
+    """The fields of section `archive` that others than the archive need."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     ops_port: int = Field(9103, ge=0, le=65535)
+    connect: bool = True
+    connect_port: int = Field(15002, ge=0, le=65535)
+
+
+CONNECT_SETTING = "archive.connect_port"
+CONNECT_FILE = "run/connect"
+"""Where the archive writes the address of its Spark Connect, token and all, for whoever may read the home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,12 @@ def services_of(settings: Settings) -> list[Service]:
     ]
 
 
+def connect_port(settings: Settings) -> int:
+    """Where the archive's Spark Connect listens; 0 when that is any free port, or nowhere."""
+    archive = settings.section("archive", ArchivePorts)
+    return archive.connect_port if archive.connect else 0
+
+
 def refuse_unasked_ports(settings: Settings) -> None:
     """Raises ConfigError for an ops port that nobody could find: the process would take a free one and tell its log only."""
     for service in services_of(settings):
@@ -88,6 +101,7 @@ def refuse_shared_ports(settings: Settings) -> None:
     """Raises ConfigError naming both settings when two of them want one port."""
     wanted = [(settings.section("ingest", ReceiverPorts).port, "ingest.port")]
     wanted += [(service.ops_port, service.ops_setting) for service in services_of(settings)]
+    wanted += [(connect_port(settings), CONNECT_SETTING)]
     taken: dict[int, str] = {}
     for port, setting in wanted:
         if port and port in taken:

@@ -16,14 +16,15 @@ import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from infra.running.serving_limits import LEAVE, ServingLimits
+from infra.running.corking import Corked
+from infra.running.serving_limits import LEAVE, WHOLE_BODY, ServingLimits
 from infra.running.sockets import BACKLOG
 from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
@@ -173,12 +174,18 @@ class Connection(HttpToolsProtocol):
         self._reads_body = True
         self._disarm()
         super().on_headers_complete()
+        # Its application begins in the next turn of the event loop, so nothing was written yet.
+        # Of an answer to HEAD uvicorn writes the head only, which must not wait for anything.
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = cast(asyncio.Transport, Corked(self.transport))
         if self.config.is_draining:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._reads_body = False
         self._disarm()
+        # Most bodies come with their head, before the application begins: it need not set a deadline for them.
+        self.scope[WHOLE_BODY] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 LEAVE = signal.SIGUSR1
 """Tells a server to make way for others that serve already; `serving.py` says what differs from SIGTERM."""
+WHOLE_BODY = "hooklake.whole_body"
+"""In the scope of a request whose body is here to its last byte; whoever reads it then waits for nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from infra.running.cli import run
@@ -18,12 +20,14 @@ from infra.running.services import Service, services_of
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
 from infra.spools import SpoolState, read_spools
+from infra.streams.books import Owner, SourceBooks, in_spools, with_term
 from infra.streams.caps import Weight, described
 from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.overview import GroupState, Overview, read_overview
 
 READINESS = {True: "[green]ready[/]", False: "[red]not ready[/]", None: "unknown (its ops_port is 0, so it cannot be asked)"}
 LEFT_ALONE_MS = 3_600_000
+ALWAYS = ("tenant", "source", "accepted", "archived", "in_log")
 
 app = typer.Typer(add_completion=False)
 
@@ -51,6 +55,12 @@ class Status:
     """Whether each is ready; None when its ops port is a free one, so that it cannot be asked."""
     needs: list[str] = field(default_factory=list)
     durability: str = "fsync"
+    erased: int = 0
+    expired: int = 0
+    books: list[SourceBooks] | None = None
+    """By tenant and source; None where very many events would have to be looked at."""
+    missing: int = 0
+    """What all of these must lack: events that are lost, and those that were accepted twice."""
     spools: list[SpoolState] = field(default_factory=list)
     """What receivers of this home keep until the log takes it; `accepted` and `in_spools` have it."""
 
@@ -64,7 +74,8 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print everythin
     """Shows lag, counts, dead letters and processes; exits with 1 when something needs a person, and with 3 when the log is away."""
     found = look(load_settings())
     if as_json:
-        print(json.dumps({**asdict(found), "in_spools": found.in_spools}, indent=2))
+        books = None if found.books is None else [one.as_dict() for one in found.books]
+        print(json.dumps({**asdict(found), "in_spools": found.in_spools, "books": books}, indent=2))
     else:
         show(found)
     sys.exit(1 if found.needs else 0)
@@ -77,7 +88,20 @@ def look(settings: Settings) -> Status:
     letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
     found = replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
     found = replace(found, needs=[*found.needs, *remarks_of(services_of(settings))])
-    return with_spools(found, spools=read_spools(settings.home))
+    found = with_spools(found, spools=read_spools(settings.home))
+    return with_books(found, books=overview.books, in_spools=in_spools(settings.home), is_whole=not overview.accepted_before)
+
+
+def with_books(found: Status, *, books: dict[Owner, SourceBooks] | None, in_spools: Counter[Owner] | None, is_whole: bool) -> Status:
+    """Pure: the books of each source, and a sentence when they lack more or less than all together. Of a ledger that was wiped they
+    cannot be told."""
+    if books is None or in_spools is None or not is_whole or found.archived is None:
+        return found
+    by_source = with_term(books, "in_spools", in_spools)
+    listed = [by_source[owner] for owner in sorted(by_source)]
+    odd = found.out_of_balance == 0 and sum(one.missing for one in listed) != found.missing
+    needs = ["the books of the sources do not add up to those of the log; look again when nothing arrives, then audit"] if odd else []
+    return replace(found, books=listed, needs=[*found.needs, *needs])
 
 
 def remarks_of(services: Sequence[Service]) -> list[str]:
@@ -115,6 +139,9 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_c
         scheduled=overview.scheduled,
         lost=overview.lost,
         foreign=overview.foreign_rows,
+        missing=overview.lost + overview.repeated,
+        erased=overview.erased + overview.erased_scheduled,
+        expired=overview.expired,
         out_of_balance=overview.out_of_balance,
         waiting_retries=overview.waiting_retries,
         open_dead_letters=overview.open_dead_letters,
@@ -142,12 +169,6 @@ def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[s
         if state.parked
     ]
     needs += [_not_read(state) for state in overview.groups if _is_left_alone(state)]
-    needs += [
-        f"group {state.group} is owed {state.owed} events that were taken off the log to make room: they are in the archive, from "
-        "where they cannot be given back yet"
-        for state in overview.groups
-        if state.owed
-    ]
     needs += _memory_needs(overview.weight)
     if overview.lost_scheduled:
         needs.append(f"{overview.lost_scheduled} scheduled events were gone before their time came; ask their senders for them")
@@ -201,13 +222,36 @@ def show(found: Status) -> None:
         f"beside them {found.duplicates} duplicates, {found.conflicts} conflicts{_foreign(found)}"
     )
     console.print(f"waiting retries {found.waiting_retries}, open dead letters {found.open_dead_letters}{_quarantine(found)}")
+    if found.books:
+        console.print(_books_table(found.books))
     if found.memory is not None:
         console.print(f"memory {described(found.memory)}")
     console.print(_groups_table(found.groups))
+    for sentence in owed_sentences(found.groups):
+        console.print(sentence)
     for name, is_ready in found.processes.items():
         console.print(f"{name}: {READINESS[is_ready]}")
     for sentence in found.needs:
         console.print(f"[red]![/] {sentence}")
+
+
+def owed_sentences(groups: list[GroupState]) -> list[str]:
+    """Nobody has to act: the archive gives it back while the group settles what it is given. Pure."""
+    return [
+        f"group {state.group} is owed {state.owed} events that were taken off the log to make room; the archive gives them back"
+        for state in groups
+        if state.owed
+    ]
+
+
+def _books_table(books: list[SourceBooks]) -> Table:
+    """A term that is 0 everywhere has no column."""
+    rows = [one.as_dict() for one in books]
+    shown = [name for name in rows[0] if name in ALWAYS or any(row[name] for row in rows)]
+    table = Table(*(name.replace("_", " ") for name in shown), box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in shown))
+    return table
 
 
 def _groups_table(groups: list[GroupState]) -> Table:
@@ -225,6 +269,8 @@ def _rest(found: Status) -> str:
     """The terms of the books that are 0 in most installations."""
     scheduled = f" + scheduled {found.scheduled}" if found.scheduled else ""
     scheduled += f" + in spools {found.in_spools}" if found.in_spools else ""
+    scheduled += f" + erased {found.erased}" if found.erased else ""
+    scheduled += f" + expired {found.expired}" if found.expired else ""
     return scheduled + (f" + [red]lost {found.lost}[/]" if found.lost else "")
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-# How much more often an urgent entry is taken than a low one when both wait. A retry has waited once already.
-WEIGHTS: Mapping[str, int] = MappingProxyType({"urgent": 16, "retry": 8, "default": 8, "low": 2, "overflow": 1})
+# How much more often an urgent entry is taken than a low one when both wait. A retry has waited once already; what is replayed has been
+# in the archive for long, and must not delay what arrives.
+WEIGHTS: Mapping[str, int] = MappingProxyType({"urgent": 16, "retry": 8, "default": 8, "low": 2, "overflow": 1, "replay": 1})
 
 
 def turns() -> list[str]:

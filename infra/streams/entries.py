@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import orjson
@@ -48,6 +47,7 @@ LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
 is_id, _is_name, _is_sha256 = (re.compile(pattern.encode()).fullmatch for pattern in (ID_PATTERN, NAME_PATTERN, SHA256_PATTERN))
 _READABLE = frozenset(str(version).encode() for version in READABLE_VERSIONS)
 END = 2 * len(NAMES)
+_EVERY_FIELD = [part for name in EVENT_FIELDS for part in (name, "")]
 _TEXTS = {str}
 _auth_context = AuthContext.__pydantic_validator__.validate_json
 _part = Part.__pydantic_validator__.validate_json
@@ -59,31 +59,55 @@ NO_EVENT = (KeyError, ValueError, OverflowError, OSError)
 PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 
 
-@dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a stream, not yet decoded."""
+    """One entry of a stream, not yet decoded: as the server sends it, or by its fields' names. Not to be changed."""
 
-    id: str
-    fields: Fields
+    __slots__ = ("_fields", "_size_bytes", "flat", "id")
+
+    def __init__(self, id: str, fields: Fields | None = None, *, flat: Sequence[bytes] = ()) -> None:
+        self.id = id
+        self.flat = flat
+        """Field, value, field, value, ...; empty where only the fields are known."""
+        self._fields = fields
+        self._size_bytes = -1
+
+    @property
+    def fields(self) -> Fields:
+        if self._fields is None:  # Of most entries nobody asks for a field by its name.
+            self._fields = as_fields(self.flat)
+        return self._fields
 
     @property
     def size_bytes(self) -> int:
-        return sum(len(name) + len(value) for name, value in self.fields.items())
+        if self._size_bytes < 0:
+            self._size_bytes = sum(map(len, self.flat or [part for pair in self.fields.items() for part in pair]))
+        return self._size_bytes
 
 
 def encode(event: StreamEvent) -> list[str | bytes | int]:
     """Field, value, field, value, ... as XADD takes them."""
-    values: tuple[str | bytes | int, ...] = (
+    encoded: list[str | bytes | int] = [*_EVERY_FIELD]
+    encoded[1::2] = values_of(event)
+    return encoded + further_fields(event)
+
+
+def values_of(event: StreamEvent) -> list[str | bytes | int]:
+    """What `EVENT_FIELDS` are, in their order."""
+    return [
         event.version, event.id, event.tenant_id, event.source, event.event_type, event.repository, event.delivery_id,
-        event.key, event.priority.value, to_epoch_ms(event.timestamp), event.payload, event.body_sha256,
+        event.key, event.priority, to_epoch_ms(event.timestamp), event.payload, event.body_sha256,
         event.content_type, orjson.dumps(event.headers), _auth_json(event.auth_context), event.traceparent,
-    )  # fmt: skip
-    encoded = [part for pair in zip(EVENT_FIELDS, values, strict=True) for part in pair]
+    ]  # fmt: skip
+
+
+def further_fields(event: StreamEvent) -> list[str | bytes | int]:
+    """Field, value, ... of the optional ones that it has."""
+    further: list[str | bytes | int] = []
     if event.part is not None:
-        encoded += ["part", event.part.model_dump_json()]
+        further += ["part", event.part.model_dump_json()]
     if event.flags:
-        encoded += ["flags", orjson.dumps(event.flags)]
-    return encoded
+        further += ["flags", orjson.dumps(event.flags)]
+    return further
 
 
 def _auth_json(auth: AuthContext) -> bytes:

@@ -72,9 +72,10 @@ class GroupRemoval:
 
 def removal_call(keys: Keys, *, shard: int, group: str, act: Act, least_idle_ms: int = 0) -> tuple[list[str], list[Argument]]:
     """KEYS and ARGV of the script, for either client. Pure."""
-    *events, retry = group_streams(keys, shard=shard, group=group)
-    at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, *events]
+    *events, retry, replay = group_streams(keys, shard=shard, group=group)
+    at = [keys.registry(shard), keys.delayed(shard), keys.delayed_bodies(shard), keys.lease(shard, group), retry, replay, *events]
     at += [keys.parked(shard, group), keys.once(shard, group), keys.owed(shard, group), keys.ledger(shard), keys.lost(shard, group)]
+    at.append(keys.replays(shard, group))
     if shard == 0:
         at.append(keys.members(group))
     return at, [group, act, least_idle_ms]

@@ -38,9 +38,15 @@ async def note_alive(pipeline: Pipeline, *, keys: Keys, group: str) -> None:
 
 
 def declare_archive(client: redis.Redis, *, keys: Keys) -> int:
-    """The same for `archive`, which reads the event streams only."""
-    created = 0
-    for shard in keys.all_shards():
-        at = [keys.registry(shard), keys.ledger(shard), *keys.event_streams(shard)]
-        created += run_blocking(client, "declare", keys=at, args=[ARCHIVE_GROUP, "durable"])
+    """The same for `archive`, which reads events and what is recorded beside them."""
+    return sum(_declare_archive(client, keys=keys, shard=shard) for shard in keys.all_shards())
+
+
+def _declare_archive(client: redis.Redis, *, keys: Keys, shard: int) -> int:
+    at, args = [keys.registry(shard), keys.ledger(shard)], [ARCHIVE_GROUP, "durable"]
+    try:
+        created: int = run_blocking(client, "declare", keys=[*at, *keys.archived_streams(shard)], args=args)
+    except redis.ResponseError:
+        # A key of records that is no stream must not keep events from being archived.
+        created = run_blocking(client, "declare", keys=[*at, *keys.event_streams(shard)], args=args)
     return created

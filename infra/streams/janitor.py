@@ -1,9 +1,11 @@
-"""Owns tidying the log while nobody asks: trimming events, dead letters and outcomes, removing consumers.
+"""Owns tidying the log while nobody asks: trimming events, dead letters, refused requests and outcomes, removing consumers.
 
 `housekeeping.py` says who does it, and when; each act is one script, so that several janitors do no harm.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
 from infra.streams.pipelining import Pipeline
@@ -12,7 +14,7 @@ from infra.streams.reading import group_streams
 # Names are stable over restarts of one machine, but a container may have another name each time.
 SILENT_MS = 3_600_000
 
-# Letters carry whole bodies, which the script reads: a few at a time, and not for long.
+# Letters and requests carry whole bodies, which the script reads: a few at a time, and not for long.
 LETTERS_AT_ONCE = 50
 ROUNDS = 20
 # Of some hundred entries each.
@@ -40,11 +42,21 @@ async def trim_stream(pipeline: Pipeline, *, keys: Keys, shard: int, name: str) 
 
 async def trim_dead(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int:
     """Removes dead letters that are archived and past their retention; without an archive on them, none. Returns how many entries went."""
+    at = [[keys.dead(shard), keys.dead_state(shard), keys.ledger(shard)] for shard in keys.all_shards()]
+    return await _trim_decided(pipeline, "trim_dead", at=at, retention_ms=retention_ms)
+
+
+async def trim_quarantine(pipeline: Pipeline, *, keys: Keys, retention_ms: int) -> int:
+    """The same of refused requests that were kept aside."""
+    at = [[keys.quarantine(shard), keys.quarantine_state(shard), keys.ledger(shard)] for shard in keys.all_shards()]
+    return await _trim_decided(pipeline, "trim_quarantine", at=at, retention_ms=retention_ms)
+
+
+async def _trim_decided(pipeline: Pipeline, script: str, *, at: Sequence[Sequence[str]], retention_ms: int) -> int:
     removed = 0
-    for shard in keys.all_shards():
-        at = [keys.dead(shard), keys.dead_state(shard), keys.ledger(shard)]
+    for of_shard in at:
         for _ in range(ROUNDS):
-            gone = await pipeline.run("trim_dead", keys=at, args=[retention_ms, LETTERS_AT_ONCE])
+            gone = await pipeline.run(script, keys=of_shard, args=[retention_ms, LETTERS_AT_ONCE])
             removed += gone
             if gone < LETTERS_AT_ONCE:
                 break

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.settings import LogSettings
+from infra.streams.books import Owner, SourceBooks, read_books
 from infra.streams.caps import Weight, weigh_all
 from infra.streams.connection import open_pipeline
 from infra.streams.entries import as_fields
@@ -16,6 +17,9 @@ from infra.streams.lag import StreamLag, oldest_undelivered_ms, read_lag
 from infra.streams.ledger import Counts, add_shard, numbers_of
 from infra.streams.parked import count_parked
 from infra.streams.pipelining import Pipeline
+
+NOTED = (b"foreign:events", b"repeated:events", b"before:accepted", b"erased:events", b"expired:events")
+"""What the archive notes in the ledger of shard 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,12 @@ class Overview:
     waiting_retries: int = 0
     scheduled: int = 0
     """Accepted events that wait for their time."""
+    erased: int = 0
+    """Accepted events whose rows were erased."""
+    erased_scheduled: int = 0
+    """Accepted events that were erased while they waited for their time."""
+    expired: int = 0
+    """Accepted events whose rows were past their retention."""
     lost_scheduled: int = 0
     """Those that were gone when their time came, or are not there now."""
     open_dead_letters: int = 0
@@ -71,6 +81,8 @@ class Overview:
     """Events that were accepted by ledgers that are gone, as far as the archive has seen them."""
     above_archived: int = 0
     """Numbers that the log gave and that the archive has not come to."""
+    books: dict[Owner, SourceBooks] | None = None
+    """By tenant and source, without spools; None while the archive is so far behind that nobody counts."""
     incarnations: dict[int, str] = field(default_factory=dict)
     weight: Weight | None = None
     """Of the log's fullest server."""
@@ -81,8 +93,8 @@ class Overview:
 
     @property
     def archived_events(self) -> int | None:
-        """Accepted events among the rows."""
-        return None if self.archived_rows is None else self.archived_rows - self.foreign_rows
+        """Accepted events among the rows that there are."""
+        return None if self.archived_rows is None else self.archived_rows - self.foreign_rows - self.erased - self.expired
 
     @property
     def lost(self) -> int:
@@ -91,8 +103,9 @@ class Overview:
 
     @property
     def out_of_balance(self) -> int:
-        """accepted - archived - above the archived mark - scheduled - lost: 0 at every quiet moment."""
-        return self.accepted - (self.archived_events or 0) - self.above_archived - self.scheduled - self.lost
+        """accepted - archived - above the archived mark - scheduled - erased - expired - lost: 0 at every quiet moment."""
+        gone = self.erased + self.erased_scheduled + self.expired + self.lost
+        return self.accepted - (self.archived_events or 0) - self.above_archived - self.scheduled - gone
 
 
 def read_overview(log: LogSettings, *, home: Path) -> Overview:
@@ -122,13 +135,14 @@ async def overview(pipeline: Pipeline, *, keys: Keys) -> Overview:
         found.above_archived += sum(max(0, numbers.given - numbers.archived) for numbers in numbers_of(ledger).values())
         found.incarnations[shard] = ledger.get(b"incarnation", b"").decode()
         _add_waiting(found, ledger=ledger, waiting=await pipeline.call("ZCARD", keys.delayed(shard)))
+    found.books = await read_books(pipeline, keys=keys, ledgers=ledgers)
     rows = ledgers[0].get(b"rows:events")
     found.archived_rows = int(rows) if rows is not None else None
     registry = as_fields(await pipeline.call("HGETALL", keys.registry(0)))
     seconds, microseconds = await pipeline.call("TIME")
     now_ms = int(seconds) * 1000 + int(microseconds) // 1000
-    noted = (int(ledgers[0].get(name, b"0")) for name in (b"foreign:events", b"repeated:events", b"before:accepted"))
-    found.foreign_rows, found.repeated, found.accepted_before = noted
+    noted = (int(ledgers[0].get(name, b"0")) for name in NOTED)
+    found.foreign_rows, found.repeated, found.accepted_before, found.erased, found.expired = noted
     for group, kind in sorted(_declared(registry).items()):
         dead, closed, lost, owed = (_sum(ledgers.values(), field=f"{what}:{group}") for what in ("dead", "closed", "lost", "owed"))
         lags = await read_lag(pipeline, keys=keys, group=group)
@@ -160,6 +174,7 @@ def _add_waiting(found: Overview, *, ledger: dict[bytes, bytes], waiting: int) -
     scheduled = sum(int(value) for name, value in ledger.items() if name.startswith(b"scheduled:"))
     found.scheduled += min(scheduled, waiting)
     found.waiting_retries += max(0, waiting - scheduled)
+    found.erased_scheduled += sum(int(value) for name, value in ledger.items() if name.startswith(b"erased_scheduled:"))
     found.lost_scheduled += max(0, scheduled - waiting) + int(ledger.get(b"lost_scheduled", b"0"))
 
 

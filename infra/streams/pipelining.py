@@ -37,6 +37,11 @@ class Pipeline(ABC):
     def newest_generation(self) -> int:
         """Of all connections that were made so far, the latest; 0 before the first."""
 
+    @property
+    def open_generation(self) -> int | None:
+        """That of the one connection that all commands use, if it is open; None also where there are several."""
+        return None
+
     @abstractmethod
     async def connect(self, key: str = "", /) -> int:
         """Makes sure that there is a connection to where the key is, and tells its generation; raises StreamUnavailable.
@@ -108,6 +113,10 @@ class ServerPipeline(Pipeline):
     @property
     def newest_generation(self) -> int:
         return self._generation
+
+    @property
+    def open_generation(self) -> int | None:
+        return self._generation if self._wire is not None and self._wire.is_open else None
 
     async def connect(self, _key: str = "", /) -> int:
         if self.is_open:

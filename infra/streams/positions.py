@@ -18,7 +18,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class StreamName:
-    """One event stream of one shard; written `2:default` where a text is needed."""
+    """One stream of one shard that the archive reads; written `2:default` where a text is needed."""
 
     shard: int
     name: str

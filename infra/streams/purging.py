@@ -74,9 +74,9 @@ class Purging:
         return together(known) if known else None
 
     def _keys_of(self, shard: int, *, group: str) -> list[str]:
-        keys, (*events, retry) = self._keys, group_streams(self._keys, shard=shard, group=group)
+        keys, (*events, retry, replay) = self._keys, group_streams(self._keys, shard=shard, group=group)
         about = [keys.registry(shard), keys.ledger(shard), keys.delayed(shard), keys.delayed_bodies(shard)]
-        return [*about, keys.owed(shard, group), keys.parked(shard, group), keys.audit(shard), retry, *events]
+        return [*about, keys.owed(shard, group), keys.parked(shard, group), keys.audit(shard), retry, replay, *events]
 
     def history(self) -> list[Purge]:
         """Who purged what, the newest first."""
@@ -85,6 +85,8 @@ class Purging:
             with translated():
                 records: Any = self._client.xrevrange(self._keys.audit(shard), count=MOST_RECORDS)
             for entry_id, fields in records:
+                if fields.get(b"act") != b"purge":
+                    continue
                 name, one = fields[b"name"].decode(), read_record(entry_id.decode(), fields)
                 earlier = found.get(name)
                 found[name] = (

@@ -7,19 +7,20 @@ moved, after the fact, to what is synced in the table.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
 
+from infra.failpoints import reach
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.delayed import promote_due_blocking
-from infra.streams.entries import Entry
+from infra.streams.entries import Entry, Fields
 from infra.streams.groups import declare_archive
-from infra.streams.keys import ARCHIVE_GROUP, EVENT_STREAMS, Keys
+from infra.streams.keys import ARCHIVE_GROUP, ARCHIVED_STREAMS, EVENT_STREAMS, Keys
 from infra.streams.ledger import Counts, numbers_of, read_counts
 from infra.streams.positions import START, Position, StreamName, id_order
 from infra.streams.scripts import run_blocking
@@ -56,6 +57,11 @@ class Look:
     has_new_groups: bool = False
     """Whether a stream lacked the archive's group, which then stands at the stream's beginning."""
 
+    def of(self, streams: Collection[str]) -> Look:
+        """What it says of these streams; only events are counted as accepted. Pure."""
+        ends = [end for end in self.ends if end.stream.name in streams]
+        return replace(self, ends=ends, accepted=self.accepted if set(streams) & set(EVENT_STREAMS) else {})
+
 
 class _Numbered(NamedTuple):
     """An entry that has a number; foreign entries have none."""
@@ -71,13 +77,15 @@ class ArchiveLog:
     def __init__(self, client: redis.Redis, *, keys: Keys) -> None:
         self._client = client
         self._keys = keys
+        # A dictionary of each entry would cost more than all the rest of reading it. A cluster's client makes one all the same.
+        client.set_response_callback("XRANGE", lambda reply, **_: reply)
 
     @classmethod
     def open(cls, log: LogSettings, *, home: Path) -> ArchiveLog:
         return cls(open_blocking(log, home=home), keys=Keys(log.prefix, log.shards))
 
     def look(self) -> Look:
-        """Where every event stream ends now, with what was due; begins the shards and declares the group when they are new."""
+        """Where every stream ends now, with what was due; begins the shards and declares the group when they are new."""
         with translated():
             # begin is asked every time: this client reconnects by itself, and a new connection may lead to a new server.
             for shard in self._keys.all_shards():
@@ -98,21 +106,21 @@ class ArchiveLog:
         begun(run_blocking(self._client, "begin", keys=at, args=[new_incarnation(), self._keys.shards]), keys=self._keys)
 
     def _look_at(self, shard: int) -> tuple[list[StreamEnd], int]:
-        at = [self._keys.ledger(shard), *self._keys.event_streams(shard)]
-        incarnation, accepted, *ends = run_blocking(self._client, "ends", keys=at, args=EVENT_STREAMS)
+        at = [self._keys.ledger(shard), *self._keys.archived_streams(shard)]
+        incarnation, accepted, *ends = run_blocking(self._client, "ends", keys=at, args=ARCHIVED_STREAMS)
         found = [
             _stream_end(StreamName(shard, name), incarnation=incarnation.decode(), entry_id=entry_id.decode(), flat=numbers)
-            for name, (entry_id, numbers) in zip(EVENT_STREAMS, ends, strict=True)
+            for name, (entry_id, numbers) in zip(ARCHIVED_STREAMS, ends, strict=True)
         ]
         return found, accepted
 
     def read(self, stream: StreamName, *, after: str, to: str) -> Iterator[list[Entry]]:
         """The entries in (after, to], in replies that keep to some megabytes whatever the entries weigh."""
-        key, start, count = self._keys.events(stream.shard, stream.name), f"({after}", FIRST_COUNT
+        key, start, count = self._keys.archived(stream.shard, stream.name), f"({after}", FIRST_COUNT
         while True:
             with translated():
                 found: Any = self._client.xrange(key, min=start, max=to, count=count)
-            entries = [Entry(entry_id.decode(), fields) for entry_id, fields in found]
+            entries = [_entry(entry_id.decode(), fields) for entry_id, fields in found]
             if entries:
                 yield entries
             if len(entries) < count:
@@ -152,7 +160,7 @@ class ArchiveLog:
         return self._nearest_numbered(stream, command="XREVRANGE", start=to, end="-")
 
     def _nearest_numbered(self, stream: StreamName, *, command: str, start: str, end: str) -> _Numbered | None:
-        key = self._keys.events(stream.shard, stream.name)
+        key = self._keys.archived(stream.shard, stream.name)
         while True:
             with translated():
                 found = run_blocking(self._client, "numbered", keys=[key], args=[command, start, end])
@@ -164,19 +172,19 @@ class ArchiveLog:
 
     def average_bytes(self, stream: StreamName) -> int:
         """About what an entry of the stream weighs; the server looks at its oldest thousand nodes and no further."""
-        key = self._keys.events(stream.shard, stream.name)
+        key = self._keys.archived(stream.shard, stream.name)
         with translated():
             used: Any = self._client.memory_usage(key, samples=1000)
             entries: Any = self._client.xlen(key)
         return int(used or 0) // max(1, int(entries))
 
-    def is_past(self, positions: Mapping[StreamName, Position]) -> bool:
-        """Whether the group was ever moved beyond these positions, in the present incarnation or in theirs."""
+    def is_past(self, positions: Mapping[StreamName, Position], *, streams: Collection[str] = EVENT_STREAMS) -> bool:
+        """Whether the group was ever moved beyond these positions on these streams, in the present incarnation or in theirs."""
         with translated():
             ledgers: Any = {shard: self._client.hgetall(self._keys.ledger(shard)) for shard in self._keys.all_shards()}
         for shard, ledger in ledgers.items():
             present = ledger.get(b"incarnation", b"").decode()
-            for (name, incarnation), numbers in numbers_of(ledger).items():
+            for (name, incarnation), numbers in numbers_of(ledger, streams=streams).items():
                 at = positions.get(StreamName(shard, name), Position(present, START, 0))
                 known = at.sequence if at.incarnation == incarnation else 0
                 if incarnation in (present, at.incarnation) and numbers.archived > known:
@@ -190,9 +198,10 @@ class ArchiveLog:
                 run_blocking(
                     self._client,
                     "move",
-                    keys=[self._keys.ledger(stream.shard), self._keys.events(stream.shard, stream.name)],
+                    keys=[self._keys.ledger(stream.shard), self._keys.archived(stream.shard, stream.name)],
                     args=[ARCHIVE_GROUP, stream.name, at.incarnation, at.entry_id, at.sequence],
                 )
+                reach("archive.between_moves")
 
     def note_totals(self, totals: Mapping[str, int]) -> None:
         """Writes down, under names of the ledger, what the table has and will never have, for whoever balances the books."""
@@ -215,7 +224,7 @@ class ArchiveLog:
             return read_counts(self._client, keys=self._keys)
 
     def trim(self) -> int:
-        """Removes what every group, this one included, is done with; returns how many entries went."""
+        """Removes events that every group, this one included, is done with; returns how many entries went."""
         with translated():
             # Below 0 while the housekeeper looks for what somebody else removed; it goes on with that.
             return sum(
@@ -226,6 +235,10 @@ class ArchiveLog:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _entry(entry_id: str, fields: Fields | list[bytes]) -> Entry:
+    return Entry(entry_id, fields) if isinstance(fields, dict) else Entry(entry_id, flat=fields)
 
 
 def _stream_end(stream: StreamName, *, incarnation: str, entry_id: str, flat: Sequence[bytes]) -> StreamEnd:

@@ -20,6 +20,7 @@ SHORT_BLOCK_MS = 20
 Entry = tuple[bytes, Sequence[bytes]]
 """An entry's id and its fields as the server sends them."""
 RETRY = "retry"
+REPLAY = "replay"
 ANSWERS = ("NOGROUP", "WRONGTYPE")
 BODY_AT = 2 * EVENT_FIELDS.index("payload") + 1
 
@@ -58,7 +59,7 @@ _lease: Callable[[tuple[int, str, str, int, Sequence[bytes]]], Lease] = functool
 
 
 class GroupReader:
-    """The log as one consumer of a group sees it: the event streams and the group's own retry streams."""
+    """The log as one consumer of a group sees it: the event streams, and the group's own retry and replay streams."""
 
     def __init__(self, pipeline: Pipeline, *, keys: Keys, group: str, consumer: str, classes: Collection[str] = tuple(WEIGHTS)) -> None:
         """It reads new entries of these classes only; of all others it knows where they are."""
@@ -105,7 +106,7 @@ class GroupReader:
         return self._shard_of_stream[stream]
 
     def kind_of(self, stream: str) -> str:
-        """`urgent`, `default`, `low`, `overflow` or `retry`."""
+        """`urgent`, `default`, `low`, `overflow`, `retry` or `replay`."""
         return self._kind_of_stream[stream]
 
     async def read(self, *, budget: int, block_ms: int) -> list[Lease]:
@@ -113,7 +114,7 @@ class GroupReader:
 
         Raises StreamUnavailable, but for a cluster: there the shards of living nodes are read, and the others become `unheard`.
         """
-        found = await self._take_what_is_there(budget) if self.read_shards - self.unheard else []
+        found = await self._take_what_is_there(budget) if self._must_share(budget) else []
         found = found or await self._wait_for_something(budget, block_ms=block_ms)
         self._own_up()
         return found
@@ -132,6 +133,13 @@ class GroupReader:
         self._own_up()
         return found
 
+    def _must_share(self, budget: int) -> bool:
+        """Whether classes have to be asked apart, each for its share. As long as none has more than was asked for, one command for
+        all of them does: a worker that keeps up with a steady flow would spend most of its time, and of the server's, on asking."""
+        if not self.read_shards - self.unheard:
+            return False
+        return bool(self._hungry) or not self._pipeline.one_keyspace or budget < len(self.own_streams)
+
     def _own_up(self) -> None:
         self.unheard |= self._doubtful
         self._doubtful.clear()
@@ -141,10 +149,12 @@ class GroupReader:
         counts = allot(budget, hungry=self._hungry, streams_per_class=len(self.read_shards), turn=self._turn, classes=self._classes)
         taken = await self._read_each([(self._some(kind, most=budget), count) for kind, count in counts.items()])
         for (kind, count), leases in zip(counts.items(), taken, strict=True):
-            # Filled on one of its streams: there may be more.
-            is_filled = any(amount >= count for amount in Counter(lease.stream for lease in leases).values())
-            (self._hungry.add if is_filled else self._hungry.discard)(kind)
+            (self._hungry.add if self._filled(leases, count=count) else self._hungry.discard)(kind)
         return [lease for leases in taken for lease in leases]
+
+    def _filled(self, leases: Sequence[Lease], *, count: int) -> set[str]:
+        """The classes of streams that gave as many entries as they were asked for: there may be more."""
+        return {self._kind_of_stream[stream] for stream, amount in Counter(lease.stream for lease in leases).items() if amount >= count}
 
     def _some(self, kind: str, *, most: int) -> list[str]:
         """The streams of a class; when there is room for fewer entries than streams, others each time."""
@@ -168,7 +178,9 @@ class GroupReader:
             start = self._turn * budget % len(streams)
             streams, count = [*streams, *streams][start : start + budget], 1
             block_ms = min(block_ms, SHORT_BLOCK_MS)
-        return await self._read_blocking(streams, count=count, block_ms=block_ms)
+        found = await self._read_blocking(streams, count=count, block_ms=block_ms)
+        self._hungry |= self._filled(found, count=count)
+        return found
 
     async def _read_blocking(self, streams: Sequence[str], *, count: int, block_ms: int) -> list[Lease]:
         if self._pipeline.one_keyspace:
@@ -228,8 +240,10 @@ def is_answer(error: StreamUnavailable) -> bool:
 
 def streams_of(kind: str, *, keys: Keys, group: str) -> list[str]:
     """The streams of one class over all shards."""
-    return [keys.retry(shard, group) if kind == RETRY else keys.events(shard, kind) for shard in keys.all_shards()]
+    own = {RETRY: keys.retry, REPLAY: keys.replay}.get(kind)
+    return [own(shard, group) if own else keys.events(shard, kind) for shard in keys.all_shards()]
 
 
 def group_streams(keys: Keys, *, shard: int, group: str) -> list[str]:
-    return [*keys.event_streams(shard), keys.retry(shard, group)]
+    """All that a group reads in a shard: the event streams, and then its own, for retries and for what is replayed."""
+    return [*keys.event_streams(shard), keys.retry(shard, group), keys.replay(shard, group)]

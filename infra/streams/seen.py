@@ -9,6 +9,7 @@ come is looked at too: another receiver's clock may be ahead, or ours was set ba
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ def marker_of(event: StreamEvent) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=MARKER_BYTES).digest()
 
 
+def digest_of(event: StreamEvent) -> bytes:
+    """Eight bytes that stand for its body."""
+    return bytes.fromhex(event.body_sha256[:16])
+
+
 def bucket_of(marker: bytes) -> int:
     """The last number of the names of its buckets, in all periods."""
     return int.from_bytes(marker[:4]) % BUCKETS
@@ -40,10 +46,18 @@ class SeenWindow:
     """How long delivery ids are remembered."""
 
     window_ms: int
+    name: str = ""
+    """Of buckets apart from the log's own: their periods have another length, so the same numbers stand for other times."""
 
     @classmethod
     def parse(cls, hours: str) -> SeenWindow:
         return cls(int(hours.removesuffix("h")) * HOUR_MS)
+
+    @classmethod
+    def of_source(cls, hours: str, *, log: str) -> SeenWindow:
+        """A source's own; what is as long as the log's shares its buckets, however it is written."""
+        own, shared = cls.parse(hours), cls.parse(log)
+        return shared if own == shared else cls(own.window_ms, name=f"{own.window_ms // HOUR_MS}h")
 
     @property
     def period_ms(self) -> int:
@@ -55,7 +69,12 @@ class SeenWindow:
 
     def keys(self, keys: Keys, *, shard: int, marker: bytes, now_ms: int) -> list[str]:
         """The buckets that may hold the marker, or have a child that does; the one to write first."""
-        newest = now_ms // self.period_ms
-        bucket = bucket_of(marker)
-        periods = [newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))]
-        return keys.seen(shard, periods=periods, bucket=bucket)
+        bucket = str(bucket_of(marker))
+        return [stem + bucket for stem in _stems(keys, self.name, shard, now_ms // self.period_ms)]
+
+
+# They change with the period, hours later, and are asked for with every event.
+@functools.lru_cache(maxsize=1024)
+def _stems(keys: Keys, window: str, shard: int, newest: int) -> list[str]:
+    """What the buckets of a shard that are looked at now are called, but for the number at the end."""
+    return keys.seen(shard, window=window, periods=[newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))])

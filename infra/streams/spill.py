@@ -1,7 +1,7 @@
 """Owns making room on a log that is above its soft cap: what is archived is taken from groups that lag, and owed to them.
 
-What a group is owed stands in `{n}:owed:<group>`, exactly: nothing is lost, since everything in it has a row in the archive. A
-refill from there is to come; until then it is shown, and stays owed.
+What a group is owed stands in `{n}:owed:<group>`, exactly: nothing is lost, since everything in it has a row in the archive, which
+gives it back (`owed.py`).
 """
 
 from __future__ import annotations

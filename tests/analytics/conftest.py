@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from analytics.archive import Archive
 from analytics.caps import Failures
+from analytics.chains import Chains
 from analytics.commits import CommittedTable
 from analytics.settings import ArchiveSettings, table_location
-from analytics.tables import EVENTS
+from analytics.tables import EVENTS, Table
 from infra.clock import Clock
 from infra.running.embedded import EmbeddedServer, free_port
 from infra.settings import LogSettings, TelemetrySettings
@@ -46,16 +48,44 @@ OpenArchive = Callable[..., Archive]
 
 
 @pytest.fixture
-def open_archive(spark: SparkSession, log: LogSettings, home: Path, location: str, telemetry: Telemetry) -> Iterator[OpenArchive]:
+def open_archive(spark: SparkSession, log: LogSettings, home: Path, telemetry: Telemetry) -> Iterator[OpenArchive]:
     """Each call is another run of the archive over the same table, as after a restart."""
     opened: list[ArchiveLog] = []
 
-    def open_one(at: LogSettings = log, settings: ArchiveSettings = ArchiveSettings()) -> Archive:  # noqa: B008 - frozen
+    def open_one(
+        at: LogSettings = log,
+        settings: ArchiveSettings = ArchiveSettings(),  # noqa: B008 - frozen
+        table: Table = EVENTS,
+    ) -> Archive:
         opened.append(ArchiveLog.open(at, home=home))
-        table = CommittedTable(spark, table=EVENTS, location=location, is_past=opened[-1].is_past)
-        return Archive(spark, opened[-1], table, settings, at, home, Clock(), telemetry, Failures.remembered(home=home))
+        location = table_location(settings, home=home, table=table.name)
+        committed = CommittedTable(spark, table=table, location=location, is_past=partial(opened[-1].is_past, streams=table.streams))
+        return Archive(spark, opened[-1], committed, settings, at, home, Clock(), telemetry, Failures.remembered(home=home))
 
     yield open_one
+    for one in opened:
+        one.close()
+
+
+OpenChains = Callable[..., Chains]
+
+
+@pytest.fixture
+def open_chains(open_archive: OpenArchive, log: LogSettings, home: Path, telemetry: Telemetry) -> Iterator[OpenChains]:
+    """Each call is another run of the archive over all tables, with everything archived that there is."""
+    opened: list[ArchiveLog] = []
+
+    def open_all(at: LogSettings = log, settings: ArchiveSettings = ArchiveSettings()) -> Chains:  # noqa: B008 - frozen
+        opened.append(ArchiveLog.open(at, home=home))
+
+        def opens(table: Table) -> Archive:
+            return open_archive(at, settings, table)
+
+        chains = Chains(opened[-1], opens=opens, interval_ms=60_000, telemetry=telemetry)
+        chains.begin()
+        return chains
+
+    yield open_all
     for one in opened:
         one.close()
 

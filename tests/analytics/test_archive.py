@@ -10,10 +10,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from analytics.archive import Archive, following, taking_in
+from analytics.archive import DAY_MS, Archive, following, is_aged, taking_in
 from analytics.commits import Commit, Totals
 from analytics.lives import Life
-from analytics.plan import Range
+from analytics.plan import Range, plan
 from analytics.settings import ArchiveSettings
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
@@ -144,6 +144,19 @@ def test_a_backlog_is_drained_in_batches_of_about_the_cap(open_archive: OpenArch
     assert sum(sizes) == 30
     assert len(sizes) >= 2
     assert (last.totals, len(set(archived_ids(archive)))) == (Totals(rows=30), 30)
+
+
+def test_a_range_in_pieces_has_every_entry_once(open_archive: OpenArchive, log: LogSettings, home: Path) -> None:
+    append(log, home, *(an_event(key="same-shard") for _ in range(20)))
+    archive = open_archive()
+    (one,) = plan(archive.log.ends(), archived={})
+
+    found = list(archive._pieces(one, count=3))
+
+    assert [piece.entries for piece in found] == [6, 7, 7]
+    assert [found[0].after, found[-1].to] == [one.after, one.to]
+    assert [piece.after for piece in found[1:]] == [piece.to for piece in found[:-1]]
+    assert list(archive._pieces(one, count=1)) == [one]
 
 
 def test_large_bodies_are_drained_in_batches_of_about_so_many_bytes(open_archive: OpenArchive, log: LogSettings, home: Path) -> None:
@@ -368,3 +381,19 @@ def test_a_batch_continues_the_last_one() -> None:
     assert (commit.run, commit.batch, commit.before) == ("run", 5, Totals(rows=7))
     assert commit.positions == {other: Position("b", "3-0", 3), stream: Position("a", "9-0", 9)}
     assert commit.lives == {stream: {"a": Life("9-0", 9, 9)}}
+
+
+def test_positions_are_committed_again_when_nothing_was_new_for_a_day(open_archive: OpenArchive, log: LogSettings, home: Path) -> None:
+    append(log, home, an_event())
+    archive = open_archive()
+    committed = archive.run_batch(archive.start())
+    assert archive.run_batch(committed) is committed
+
+    again = archive.run_batch(replace(committed, committed_at_ms=committed.committed_at_ms - DAY_MS - 1))
+
+    assert (again.batch, again.rows, again.positions, again.totals) == (2, 0, committed.positions, committed.totals)
+    assert archive.run_batch(again) is again
+
+
+def test_a_table_that_has_nothing_yet_has_no_positions_to_keep() -> None:
+    assert not is_aged(Commit("run", "events", 0, {}), now_ms=10**13)

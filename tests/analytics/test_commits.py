@@ -11,6 +11,7 @@ from analytics.commits import Commit, CommittedTable, Totals, from_metadata, to_
 from analytics.lives import Life
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
+from infra.clock import Clock
 from infra.streams.positions import Position, StreamName
 from schemas.errors import WriteSkipped
 from tests.analytics.test_transforms import raw
@@ -52,7 +53,8 @@ def test_totals_tell_lost_entries_from_duplicates() -> None:
 def test_a_commit_is_read_back_with_its_rows_counted(events: CommittedTable, rows: DataFrame) -> None:
     committed = events.append(rows, commit=FIRST)
 
-    assert committed == replace(FIRST, rows=1)
+    assert committed == replace(FIRST, rows=1, committed_at_ms=committed.committed_at_ms)
+    assert abs(committed.committed_at_ms - Clock().now_ms()) < 600_000
     assert events.newest_commit(run="run") == committed
 
 

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from analytics.__main__ import rest_s
+from analytics.requests import Requests
 from infra.settings import FILE_NAME, LogSettings, environment_with
 from tests.analytics.conftest import append
 from tests.events import an_event
+from tests.lake import archived
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 150
@@ -23,7 +29,7 @@ PATIENCE_S = 150
 @pytest.fixture
 def start(log: LogSettings, home: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Starts `python -m analytics`; what it says is appended to <home>/archive.log."""
-    settings = {"log": {"url": log.url, "prefix": log.prefix}, "archive": {"ops_port": 0, "interval_ms": 100}}
+    settings = {"log": {"url": log.url, "prefix": log.prefix}, "archive": {"ops_port": 0, "connect_port": 0, "interval_ms": 100}}
     (home / FILE_NAME).write_text(yaml.safe_dump(settings))
     started: list[subprocess.Popen[bytes]] = []
 
@@ -46,6 +52,14 @@ def wait_for(home: Path, text: str, *, times: int = 1) -> None:
         time.sleep(0.1)
 
 
+def wait_for_rows(home: Path, rows: int) -> None:
+    """In one batch or in several."""
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(map(int, re.findall(r'"rows": (\d+), "duplicates"', text := (home / "archive.log").read_text()))) < rows:
+        assert time.monotonic() < deadline, text
+        time.sleep(0.1)
+
+
 def jvm_of(process: subprocess.Popen[bytes]) -> int:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return next(int(child) for child in children if "java" in Path(f"/proc/{child}/cmdline").read_text())
@@ -58,10 +72,13 @@ def test_an_archive_lives_alone_ends_with_its_jvm_and_the_next_one_continues_unt
     first = start()
     wait_for(home, "archive ready")
     append(log, home, an_event(), an_event())
-    wait_for(home, '"rows": 2, "duplicates": 0')
+    wait_for_rows(home, 2)
     jvm = jvm_of(first)
     assert f"-Djava.io.tmpdir={home}/run/spark-archive/tmp" in Path(f"/proc/{jvm}/cmdline").read_text()
     assert not Path(f"/tmp/hsperfdata_{getpass.getuser()}/{jvm}").exists()
+
+    # The one that runs does what it is asked for; nobody else may write.
+    assert next(table["table"] for table in command(home, "upkeep", "--dry-run")["tables"]) == "events"
 
     second = start()
     assert second.wait(PATIENCE_S) == 1
@@ -78,6 +95,22 @@ def test_an_archive_lives_alone_ends_with_its_jvm_and_the_next_one_continues_unt
     assert next_one.wait(PATIENCE_S) == 0
     assert not Path(f"/proc/{jvm}").exists()
 
+    # Where none runs, a command does it with a Spark of its own, and ends with it.
+    append(log, home, an_event(tenant_id="another"))
+    assert command(home, "erase", "--tenant", "demo", "--yes")["tables"]["events"] == 3
+    assert [row["tenant_id"] for row in archived(home, "tenant_id")] == ["another"]
+    assert Requests(home).waiting() == []
+
+
+def command(home: Path, verb: str, *arguments: str) -> dict[str, Any]:
+    """What `hooklake VERB ... --json` prints."""
+    run = [sys.executable, "-m", f"analytics.{verb}", *arguments, "--json"]
+    environment = environment_with({"HOOKLAKE_HOME": str(home)})
+    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
 
 def test_without_java_the_archive_says_what_to_install(home: Path) -> None:
     (home / FILE_NAME).touch()
@@ -90,3 +123,9 @@ def test_without_java_the_archive_says_what_to_install(home: Path) -> None:
 
     assert done.returncode == 2
     assert "install openjdk-17-jre-headless" in done.stderr
+
+
+def test_a_round_that_took_long_is_followed_by_the_next_after_a_breath() -> None:
+    assert rest_s(1000, took_s=0.25) == 0.75
+    assert rest_s(1000, took_s=3.0) == 0.25
+    assert rest_s(0, took_s=3.0) == 0.0

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from analytics.plan import Range, from_json, grouped, lightened, plan, shares, to_json
+from dataclasses import replace
+
+from analytics.plan import Range, from_json, grouped, lightened, pieces, plan, shares, to_json
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import StreamEnd
 
@@ -70,6 +72,14 @@ def test_a_small_batch_is_one_task_and_a_large_one_is_dealt_out_evenly() -> None
     assert len(grouped(small, tasks=2)) == 1
     assert [sum(one.entries for one in group) for group in grouped(large, tasks=2)] == [20_000, 18_000]
     assert grouped([], tasks=2) == [[]]
+
+
+def test_a_large_range_is_cut_so_that_all_tasks_have_as_much_to_read() -> None:
+    assert pieces([a_range(40_000), a_range(1_000)], tasks=4) == [4, 1]
+    assert pieces([a_range(9_000)], tasks=4) == [2]
+    assert pieces([a_range(100), a_range(100)], tasks=4) == [1, 1]
+    assert pieces([replace(a_range(40_000), recheck=True)], tasks=4) == [1]
+    assert pieces([], tasks=4) == []
 
 
 def test_ranges_survive_the_way_to_a_reader() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import orjson
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from analytics.commits import Commit, CommittedTable
-from analytics.query import print_rows
+from analytics.formats import Format
+from analytics.query import chosen_format, statement
 from analytics.transforms import to_events
 from infra.settings import FILE_NAME, environment_with
+from schemas.errors import ConfigError
 from tests.analytics.test_transforms import raw
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,9 +55,21 @@ def test_rows_are_printed_as_one_json_array_and_nothing_else_is(spark: SparkSess
     assert done.stderr == "There are more rows; these are the first 1. Use --limit to see more.\n"
 
 
-def test_rows_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(["id", "body"], rows=[Row(id="[red]one[/red]", body=b"\x1b[2J")], as_array=False)
+def test_a_query_comes_from_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "query.sql"
+    file.write_text("SELECT 1;\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 2"))
 
-    printed = capsys.readouterr().out
-    assert "[red]one[/red]" in printed
-    assert r"\x1b[2J" in printed
+    assert statement("SELECT 0", file=None) == "SELECT 0"
+    assert statement("", file=file) == "SELECT 1;\n"
+    assert statement("-", file=None) == "SELECT 2"
+    for sql, other in (("", None), ("SELECT 0", file), ("  ", None), ("", tmp_path / "no such file"), ("", tmp_path)):
+        with pytest.raises(ConfigError):
+            statement(sql, file=other)
+
+
+def test_json_may_be_asked_for_in_two_ways_but_not_beside_another_format() -> None:
+    assert chosen_format(None, as_array=False) is Format.TABLE
+    assert chosen_format(None, as_array=True) is chosen_format(Format.JSON, as_array=True) is Format.JSON
+    with pytest.raises(ConfigError, match="--json and --format csv"):
+        chosen_format(Format.CSV, as_array=True)

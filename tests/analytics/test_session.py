@@ -7,6 +7,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from analytics.session import with_given
+
 
 def test_a_connection_that_breaks_is_a_line_of_the_log_and_no_traceback(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
@@ -30,3 +32,13 @@ def test_pythons_that_spark_starts_import_the_installed_pyspark(spark: SparkSess
     (place,) = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
 
     assert place == pyspark.__file__
+
+
+def test_what_the_user_hands_to_spark_counts_and_jars_are_added() -> None:
+    ours = {"spark.jars": "/ours.jar", "spark.ui.enabled": "false"}
+
+    assert with_given(ours, given={}) == ours
+    assert with_given(ours, given={"spark.jars": "/theirs.jar", "spark.ui.enabled": "true"}) == {
+        "spark.jars": "/ours.jar,/theirs.jar",
+        "spark.ui.enabled": "true",
+    }

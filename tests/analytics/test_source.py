@@ -6,7 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from analytics.source import LATEST_MS, PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions, record_batches
+from analytics.event_rows import record_batches
+from analytics.raw_rows import LATEST_MS
+from analytics.source import PORTION_BYTES, PORTION_ENTRIES, may_be_archived, portions
 from infra.streams.entries import Entry, encode
 from schemas.event import Part
 from tests.events import an_event
@@ -95,9 +97,28 @@ def test_order_is_kept_around_what_cannot_be_decoded() -> None:
 
 
 def test_entries_of_a_past_incarnation_and_doubtful_ones_may_be_archived_already() -> None:
-    assert not may_be_archived(an_entry().fields, incarnation="a")
-    assert may_be_archived(an_entry().fields, incarnation="b")
-    assert may_be_archived({**an_entry().fields, b"recheck": b"1"}, incarnation="a")
+    for form in (Entry, as_sent):
+        assert not may_be_archived(form("1-0", an_entry().fields), incarnation=b"a")
+        assert may_be_archived(form("1-0", an_entry().fields), incarnation=b"b")
+        assert may_be_archived(form("1-0", {**an_entry().fields, b"recheck": b"1"}), incarnation=b"a")
+        assert may_be_archived(form("1-0", {b"foreign": b"x"}), incarnation=b"a")
+
+
+def as_sent(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
+    """The same entry as the server sends it."""
+    return Entry(entry_id, flat=[part for pair in fields.items() for part in pair])
+
+
+def test_entries_are_read_alike_whether_their_fields_are_where_they_usually_are_or_not() -> None:
+    part = Part(number=2, of=3, body_sha256="a" * 64, before=",")
+    entries = [an_entry(1), an_entry(2, part=part, flags=("schema_mismatch",)), broken(version=b"2"), broken(headers=b"[]")]
+    turned = [Entry(entry.id, dict(reversed(entry.fields.items()))) for entry in entries]
+
+    sent = [as_sent(entry.id, entry.fields) for entry in entries]
+
+    assert rows(*entries) == rows(*sent) == [row for entry in sent for row in rows(entry)]
+    assert [row["body"] for row in rows(*turned[:2])] == [row["body"] for row in rows(*entries[:2])]
+    assert [entry.size_bytes for entry in sent] == [entry.size_bytes for entry in entries]
 
 
 def test_small_entries_travel_together_and_large_ones_by_themselves() -> None:

@@ -1,77 +1,44 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from analytics.catalog import Lake
 from analytics.commits import Commit, CommittedTable
-from analytics.query import answer
-from analytics.settings import ArchiveSettings, table_location
+from analytics.parameters import Value, bound
+from analytics.questions import Answer, Limits, Question, admit, answer
+from analytics.settings import ArchiveSettings
 from analytics.statements import REMOVED_FUNCTIONS
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, QueryCancelled
+from tests.analytics.statements import ATTACKS, QUESTIONS
 from tests.analytics.test_transforms import raw
+from tests.infra.running.processes import until
 
 SETTINGS = ArchiveSettings()
 
-QUESTIONS = [
-    "SELECT id, payload:a::int AS a FROM events WHERE received_date = DATE'2026-02-28'",
-    "SELECT event_type, count(*) AS n FROM events GROUP BY ALL HAVING n > 0 ORDER BY n DESC LIMIT 5",
-    "WITH pushes AS (SELECT * FROM events WHERE event_type = 'github.push') SELECT count(*) FROM pushes",
-    "SELECT e.id FROM events e JOIN (SELECT max(id) AS id FROM events) newest ON e.id = newest.id",
-    "SELECT id FROM events WHERE id IN (SELECT id FROM events) UNION ALL SELECT 'x'",
-    "SELECT row_number() OVER w FROM events WINDOW w AS (PARTITION BY stream ORDER BY sequence)",
-    "SELECT k, v FROM events LATERAL VIEW explode(headers) AS k, v",
-    "SELECT t.key FROM events, LATERAL variant_explode(payload) AS t",
-    "TABLE events",
-]
-
-ATTACKS = [
-    "DROP TABLE events",
-    "DELETE FROM events",
-    "INSERT INTO events SELECT * FROM events",
-    "WITH t AS (SELECT 1) INSERT INTO x SELECT * FROM t",
-    "CREATE TABLE x AS SELECT 1",
-    "CREATE FUNCTION f AS 'x' USING JAR '/x.jar'",
-    "SET spark.sql.runSQLOnFiles=true",
-    "ADD JAR '/x.jar'",
-    "CACHE TABLE events",
-    "EXECUTE IMMEDIATE 'DROP TABLE events'",
-    "BEGIN DROP TABLE events; END",
-    "INSERT OVERWRITE LOCAL DIRECTORY '/tmp/out' SELECT 1",
-    "SELECT TRANSFORM(id) USING 'cat' AS (x) FROM events",
-    "SELECT 1; SELECT 2",
-    "SELECT * FROM delta.`/tmp`",
-    "SELECT * FROM text.`/etc/passwd`",
-    "SELECT * FROM `/etc/passwd`",
-    "SELECT * FROM IDENTIFIER('text.`/etc/passwd`')",
-    "WITH a AS (SELECT * FROM text.`/etc/passwd`) SELECT * FROM a",
-    "SELECT (SELECT max(value) FROM text.`/etc/passwd`)",
-    "SELECT id FROM events WHERE id IN (SELECT value FROM text.`/etc/passwd`)",
-    "SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY (SELECT max(value) FROM text.`/etc/passwd`))",
-    "SELECT * FROM VALUES ((SELECT max(value) FROM text.`/etc/passwd`))",
-    "SELECT * FROM read_files('/etc/passwd')",
-    "SELECT * FROM table_changes_by_path('/tmp', 0)",
-    "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
-    "SELECT builtin.reflect('java.lang.System', 'getenv', 'PATH')",
-    "SELECT system.builtin.java_method('java.lang.System', 'getenv', 'PATH')",
-    "SELECT IDENTIFIER('reflect')('java.lang.System', 'getenv', 'PATH')",
-    "VALUES (reflect('java.lang.System', 'exit', 1))",
-    "SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY reflect('java.lang.System', 'getenv', 'PATH'))",
-]
-
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one archived event."""
-    home = tmp_path_factory.mktemp("lake")
-    table = CommittedTable(spark, table=EVENTS, location=table_location(SETTINGS, home=home, table=EVENTS.name))
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A home with one archived event, in a Spark where somebody else has given names to other things."""
+    lake = Lake(SETTINGS, tmp_path_factory.mktemp("lake"))
+    table = CommittedTable(spark, table=EVENTS, location=lake.location(EVENTS))
     rows = to_events(raw(spark, {"body": b'{"a": 1}'}), batch=1, archived_at=datetime.now(UTC))
     table.append(rows, commit=Commit("run", "events", 1, {}, read=1))
-    return home
+    # Other tests of the same Spark leave names behind, and a temporary one would be dropped in place of the one that all sessions know.
+    spark.sql("DROP VIEW IF EXISTS spark_catalog.default.events")
+    spark.sql("CREATE VIEW from_outside AS SELECT 'secret'")
+    spark.sql("CREATE GLOBAL TEMPORARY VIEW from_outside AS SELECT 'secret'")
+    spark.sql("CREATE VIEW events AS SELECT 'not ours' AS id")
+    yield lake
+    for view in ("from_outside", "global_temp.from_outside", "events"):
+        spark.sql(f"DROP VIEW {view}")
 
 
 @pytest.fixture(scope="module")
@@ -80,23 +47,88 @@ def asking(spark: SparkSession) -> SparkSession:
     return spark.newSession()
 
 
-@pytest.mark.parametrize("sql", QUESTIONS)
-def test_a_question_is_answered(asking: SparkSession, lake: Path, sql: str) -> None:
-    _, rows = answer(asking, sql=sql, settings=SETTINGS, home=lake, limit=10)
+def asked(spark: SparkSession, sql: str, *, lake: Lake, **values: Value) -> Answer:
+    text = bound(sql, values=values)
+    admit(spark, sql=text, lake=lake)
+    return answer(spark, Question(text, Limits(rows=10)))
 
-    assert len(rows) >= 1
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_a_question_is_answered(asking: SparkSession, lake: Lake, sql: str) -> None:
+    assert len(asked(asking, sql, lake=lake).rows) >= 1
 
 
 @pytest.mark.parametrize("sql", ATTACKS)
-def test_what_is_more_than_a_question_is_refused(asking: SparkSession, lake: Path, sql: str) -> None:
+def test_what_is_more_than_a_question_is_refused(asking: SparkSession, lake: Lake, sql: str) -> None:
     with pytest.raises(ConfigError):
-        answer(asking, sql=sql, settings=SETTINGS, home=lake, limit=10)
+        asked(asking, sql, lake=lake)
 
 
-def test_a_query_cannot_print_the_environment(asking: SparkSession, lake: Path) -> None:
-    _, rows = answer(asking, sql="SELECT '${env:PATH}' AS path", settings=SETTINGS, home=lake, limit=10)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM text.`/etc/passwd`",
+        "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
+        "SELECT * FROM from_outside",
+        "SELECT '${env:PATH}' AS path WHERE '${env:PATH}' <> concat('${', 'env:PATH}')",
+    ],
+)
+def test_a_session_that_admits_everything_would_run_it(spark: SparkSession, lake: Lake, sql: str) -> None:
+    """The control of the tests above: what is refused does harm."""
+    assert spark.newSession().sql(sql).collect() != []
 
-    assert rows[0].path == "${env:PATH}"
+
+def test_a_query_cannot_print_the_environment(asking: SparkSession, lake: Lake) -> None:
+    (row,) = asked(asking, "SELECT '${env:PATH}' AS path", lake=lake).rows
+
+    assert row.path == "${env:PATH}"
+
+
+def test_a_name_is_our_table_whatever_others_have_called_so(asking: SparkSession, lake: Lake) -> None:
+    (row,) = asked(asking, "SELECT id FROM events", lake=lake).rows
+
+    assert row.id == "one"
+
+
+def test_parameters_have_the_values_and_types_that_were_given(asking: SparkSession, lake: Lake) -> None:
+    sql = """SELECT :text AS text, :number + 1 AS number, payload:a::int AS a, ':text' AS no, typeof(:price) AS price, :at AS at, :x AS x
+             FROM events WHERE received_date >= :since AND event_type = :type AND :ratio > 1 LIMIT :most -- :nothing"""
+    text = "' OR 1=1 -- \\' \\\\ \n${env:PATH} \u00e9 :number"
+    moment = datetime(2026, 2, 28, 12, 30, tzinfo=UTC)
+
+    (row,) = asked(
+        asking, sql, lake=lake, text=text, number=41, since=date(2026, 1, 1), type="github.push", most=5, ratio=1.5,
+        price=Decimal("1.10"), at=moment, x=None,
+    ).rows  # fmt: skip
+
+    assert (row.text, row.number, row.a, row.no, row.price, row.x) == (text, 42, 1, ":text", "decimal(3,2)", None)
+    assert row.at.astimezone(UTC) == moment
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM IDENTIFIER(:p)", "SELECT IDENTIFIER(:f)('java.lang.System', 'getenv', 'PATH')"])
+def test_no_parameter_becomes_a_name_of_what_may_not_be_read(asking: SparkSession, lake: Lake, sql: str) -> None:
+    with pytest.raises(ConfigError):
+        asked(asking, sql, lake=lake, **({"p": "text.`/etc/passwd`"} if ":p" in sql else {"f": "reflect"}))
+
+
+def test_a_parameter_without_a_value_is_named(asking: SparkSession, lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="since"):
+        asked(asking, "SELECT * FROM events WHERE received_date > :since", lake=lake)
+
+
+def test_a_question_that_takes_too_long_is_cancelled(asking: SparkSession, lake: Lake) -> None:
+    sql = "SELECT count(*) FROM range(1000000000000)"
+    admit(asking, sql=sql, lake=lake)
+
+    with pytest.raises(QueryCancelled, match="did not end within 1 s"):
+        answer(asking, Question(sql, Limits(timeout_s=1)))
+
+    tracker = asking.sparkContext.statusTracker()
+    until(lambda: not tracker.getActiveJobsIds(), what="its jobs have ended")
+
+
+def test_a_table_that_does_not_exist_yet_is_empty(asking: SparkSession, tmp_path: Path) -> None:
+    assert asked(asking, "SELECT id, payload, headers FROM events", lake=Lake(SETTINGS, tmp_path)).rows == []
 
 
 def test_every_function_of_this_spark_was_looked_at(spark: SparkSession) -> None:

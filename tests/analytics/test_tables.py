@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from analytics.commits import CommittedTable
-from analytics.tables import EVENTS, different_types, open_table
+from analytics.delta_log import is_table
+from analytics.opening import different_types, open_table
+from analytics.tables import EVENTS
 from schemas.errors import SchemaDrift
 
 
@@ -14,6 +18,18 @@ def test_a_new_table_has_every_column_with_its_comment_and_is_partitioned(events
 
     assert [(field.name, field.metadata["comment"]) for field in schema] == [(column.name, column.comment) for column in EVENTS.columns]
     assert list(different_types(EVENTS.schema, schema)) == []
+
+
+def test_a_table_whose_creation_was_killed_is_created_again(spark: SparkSession, location: str) -> None:
+    log = Path(location) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / ".00000000000000000000.json.b5c4.tmp").write_text('{"commitInfo":')
+    assert not is_table(spark, location=location)
+
+    open_table(spark, table=EVENTS, location=location)
+
+    assert is_table(spark, location=location)
+    assert CommittedTable(spark, table=EVENTS, location=location).dataframe().count() == 0
 
 
 def test_a_table_with_a_column_of_another_type_is_refused(spark: SparkSession, location: str) -> None:

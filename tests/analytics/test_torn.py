@@ -67,6 +67,7 @@ def commit_without_sync(archive: Archive, monkeypatch: pytest.MonkeyPatch, *, la
             archive.run_batch(last)  # type: ignore[arg-type]
 
 
+@pytest.mark.fault("E6")
 @pytest.mark.parametrize("damage", [empty_the_data, remove_the_data, tear_the_entry, drop_the_last_line, empty_the_entry])
 def test_a_commit_that_did_not_reach_the_disk_is_set_aside_and_its_events_are_read_again(
     open_archive: OpenArchive, log: LogSettings, home: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.source import SPARK_SCHEMA
+from analytics.event_rows import SPARK_SCHEMA
 from analytics.tables import EVENTS
 from analytics.transforms import to_events, without_archived
 

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from infra.settings import home_directory
+from tests.benchmarks.archiving import archiving
 from tests.benchmarks.ingesting import ingesting
 from tests.benchmarks.peer_venv import peers_python
 from tests.benchmarks.processing import Options, processing
@@ -29,6 +30,7 @@ class Benchmark(StrEnum):
 
     PROCESSING = "processing"
     INGEST = "ingest"
+    ARCHIVE = "archive"
 
 
 app = typer.Typer(add_completion=False)
@@ -69,7 +71,11 @@ def _ingesting(options: Options, home: Path, say: Callable[[str], None]) -> list
     return ingesting(options, peers_python=peers_python(home), say=say)
 
 
-BENCHMARKS = {Benchmark.PROCESSING: _processing, Benchmark.INGEST: _ingesting}
+def _archiving(options: Options, _home: Path, say: Callable[[str], None]) -> list[Row]:
+    return archiving(options, say=say)
+
+
+BENCHMARKS = {Benchmark.PROCESSING: _processing, Benchmark.INGEST: _ingesting, Benchmark.ARCHIVE: _archiving}
 
 if __name__ == "__main__":
     try:

@@ -52,7 +52,7 @@ def run_twice(installation: Installation, *, times: Times) -> None:
     with times.taken("the next POST until its row is in the table"):
         installation.post(b'{"repository": {"full_name": "octo/second"}}', delivery="second")
         installation.until(installation.has_archived, "the second event is archived")
-    with times.taken("`hooklake query` (starts a Spark of its own)"):
+    with times.taken("`hooklake query`, answered by the running archive"):
         assert len(installation.query("SELECT id FROM events")) == 2
     with times.taken("Ctrl-C until everything is stopped"):
         installation.stop()

@@ -1,6 +1,6 @@
 """Owns posting by a timetable: each request is due when it is due, whether the receiver keeps up or not. Prints latencies as JSON.
 
-`python -m tests.benchmarks.post_trickle PORT SECRET PER_SECOND SECONDS`: a process of its own, apart from who looks on.
+`python -m tests.benchmarks.post_trickle PORT SECRET PER_SECOND SECONDS [PATH BODY_BYTES]`: a process of its own, apart from who looks on.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import json
 import sys
 import time
-from typing import cast
+from typing import Any, cast
 
 import uvloop
 
@@ -46,11 +46,13 @@ class Answers(asyncio.Protocol):
         return await self._answered
 
 
-async def post_all(port: int, *, secret: bytes, per_second: float, seconds: float) -> list[float]:
+async def post_all(
+    port: int, *, secret: bytes, per_second: float, seconds: float, path: str = PATH, body_bytes: int = BODY_BYTES
+) -> list[float]:
     """Milliseconds from when each was due to its 202; the first second is left out. Raises ConnectionError for any other answer."""
-    body = body_of(BODY_BYTES)
+    body = body_of(body_bytes)
     fixed = "".join(f"{name}: {value}\r\n" for name, value in headers_of(body, secret=secret).items())
-    head = f"POST {PATH} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n{fixed}X-GitHub-Delivery: trickle-%d\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n{fixed}X-GitHub-Delivery: trickle-%d\r\n\r\n"
     begin, count = time.monotonic() + 0.2, round(per_second * (1 + seconds))
     numbers, latencies_ms = iter(range(count)), [0.0] * count
 
@@ -68,6 +70,8 @@ async def post_all(port: int, *, secret: bytes, per_second: float, seconds: floa
 
 
 if __name__ == "__main__":
-    port, secret, per_second, seconds = sys.argv[1:]
+    port, secret, per_second, seconds, *where = sys.argv[1:]
+    more: dict[str, Any] = {"path": where[0], "body_bytes": int(where[1])} if where else {}
+    posted = post_all(int(port), secret=secret.encode(), per_second=float(per_second), seconds=float(seconds), **more)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(post_all(int(port), secret=secret.encode(), per_second=float(per_second), seconds=float(seconds)))))
+        print(json.dumps(runner.run(posted)))

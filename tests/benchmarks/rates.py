@@ -26,6 +26,20 @@ def events_per_second(first: Observation, last: Observation) -> float:
     return (last.done - first.done) / (last.at_s - first.at_s)
 
 
+def seconds_per_event(seen: Sequence[Observation], *, low: int, high: int) -> float:
+    """From the first look that found `low` done to the first that found `high`, per event done meanwhile. Raises CannotMeasure."""
+    first = next((one for one in seen if one.done >= low), seen[-1])
+    last = next((one for one in seen if one.done >= high), seen[-1])
+    return 1 / events_per_second(first, last)
+
+
+def p95(samples: Sequence[float]) -> float:
+    """What 95 of 100 stay below. Raises CannotMeasure."""
+    if len(samples) < 2:
+        raise CannotMeasure(f"{len(samples)} samples have no 95th percentile; measure more of them")
+    return statistics.quantiles(samples, n=100, method="inclusive")[94]
+
+
 def p99(samples: Sequence[float]) -> float:
     """What 99 of 100 stay below. Raises CannotMeasure."""
     if len(samples) < 2:

@@ -37,6 +37,13 @@ class ReplicatedServer(EmbeddedServer):
         found: dict[str, Any] = self.ask("INFO", "replication")
         return found
 
+    def is_replica(self) -> bool:
+        """False also while sentinels demote it: they cut every connection that it has, this one too."""
+        try:
+            return bool(self.replication()["role"] == "slave")
+        except redis.ConnectionError:
+            return False
+
     def copy(self, port: int) -> None:
         """Follows the server at that port, and returns when it has all of it."""
         self.ask("REPLICAOF", "127.0.0.1", port)

@@ -9,7 +9,7 @@ import pytest
 
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
-from infra.streams.keys import Keys
+from infra.streams.keys import ARCHIVED_STREAMS, Keys
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
 from infra.streams.stream import EventStream
@@ -120,3 +120,26 @@ async def test_the_archive_empties_a_log_whose_memory_is_full(
     client.close()
     archive_log.close()
     await stream.close()
+
+
+def test_the_group_reads_what_is_recorded_beside_events_too(archive_log: ArchiveLog, keys: Keys, client: Any) -> None:
+    ends = archive_log.ends()
+
+    assert [end.stream.name for end in ends] == list(ARCHIVED_STREAMS)
+    for stream in keys.archived_streams(0):
+        assert [group["name"] for group in client.xinfo_groups(stream)] == [b"archive"]
+
+
+@pytest.mark.fault("D11")
+async def test_a_key_of_records_that_is_no_stream_keeps_no_event_from_being_archived(
+    stream: EventStream, archive_log: ArchiveLog, keys: Keys, client: Any
+) -> None:
+    ids = await append_ten(stream)
+    client.set(keys.outcomes(0), "a string")
+
+    ends = {end.stream.name: end.last for end in archive_log.ends()}
+
+    assert (ends["default"].entry_id, ends["default"].sequence) == (ids[9], 10)
+    assert ends["outcomes"].sequence == 0
+    archive_log.move({STREAM: ends["default"]})
+    assert client.xinfo_groups(keys.events(0, "default"))[0]["last-delivered-id"].decode() == ids[9]

@@ -29,7 +29,7 @@ async def test_lag_tells_what_was_not_handed_out_from_what_is_pending(stream: Ev
     (behind,) = [lag for lag in lags if lag.unsettled]
     assert (behind.undelivered, behind.pending, behind.unsettled) == (1, 1, 2)
     assert (behind.stream, behind.delivered_to) == (f"{in_hand.shard}:events:default", in_hand.entry_id)
-    assert len(lags) == 5 * keys.shards
+    assert len(lags) == 6 * keys.shards
 
 
 async def test_lag_stays_exact_when_the_log_is_trimmed(

@@ -11,6 +11,7 @@ import pytest
 from infra.clock import Clock
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
+from infra.streams.entries import EVENT_FIELDS
 from infra.streams.keys import Keys
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
@@ -123,11 +124,9 @@ def append_many(client: Any, keys: Keys, *, numbers: range) -> None:
     for number in numbers:
         spread = hashlib.blake2b(str(number).encode(), digest_size=MARKER_BYTES).digest()
         marker = (int.from_bytes(spread[:4]) % SAMPLED).to_bytes(4) + spread[4:]
-        at = [*keys.event_streams(0), keys.ledger(0), *WINDOW.keys(keys, shard=0, marker=marker, now_ms=NOW_MS)]
-        event_id, digest = marker + b"uuid", marker[:8]
-        calls.evalsha(
-            sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, keys.delayed(0), 0, "x", "y"
-        )
+        at = [keys.events(0, "default"), keys.ledger(0), *WINDOW.keys(keys, shard=0, marker=marker, now_ms=NOW_MS)]
+        event_id, digest, values = marker + b"uuid", marker[:8], [""] * len(EVENT_FIELDS)
+        calls.evalsha(sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, 0, *values)
     assert {reply[0] for reply in calls.execute()} == {b"appended"}
 
 
@@ -161,3 +160,34 @@ def test_an_event_is_remembered_in_at_most_80_bytes(own_log: LogSettings, home: 
         assert bucket_bytes / events <= MOST_BYTES
         assert encodings == {b"listpack"}
     client.close()
+
+
+async def test_a_source_with_a_shorter_window_forgets_sooner_than_the_others(log: LogSettings, home: Path, client: Any) -> None:
+    short, long = an_event(source="short", delivery_id="d1"), an_event(source="long", delivery_id="d1")
+    windows = {("demo", "short"): SeenWindow.of_source("8h", log="80h")}
+    receipts = []
+    for after_h in (0, 7, 12):
+        now_ns = (NOW_MS + after_h * 3_600_000) * 1_000_000
+        stream = EventStream.open(log, home=home, clock=Clock(wall_ns=lambda now_ns=now_ns: now_ns), windows=windows)  # type: ignore[misc]
+        receipts.append([(await stream.append(event)).duplicate for event in (short, long)])
+        await stream.close()
+
+    assert receipts == [[False, False], [True, True], [False, True]]
+    (bucket, *_) = client.keys(f"{log.prefix}*seen:8h:*")
+    assert 8 * 3600 <= client.ttl(bucket) <= 10 * 3600
+
+
+async def test_full_buckets_of_one_window_do_not_make_another_window_forget(
+    log: LogSettings, home: Path, clock: Clock, client: Any, keys: Keys
+) -> None:
+    own, short = SeenWindow.of_source("8h", log="80h"), an_event(source="short", delivery_id="d1")
+    others = (an_event(source="long", delivery_id=f"d{number}") for number in range(1000))
+    long = next(event for event in others if keys.shard_of(event) == keys.shard_of(short))  # Depths are the ledger's, one for each shard.
+    for event, window in ((short, own), (long, WINDOW)):
+        fill(client, window.keys(keys, shard=keys.shard_of(event), marker=marker_of(event), now_ms=NOW_MS)[:1])
+    stream = EventStream.open(log, home=home, clock=clock, windows={("demo", "short"): own})
+
+    receipts = [await stream.append(event) for event in (long, short, long, short)]
+
+    await stream.close()
+    assert [receipt.duplicate for receipt in receipts] == [False, False, True, True]

@@ -38,7 +38,7 @@ class Installation:
         self.home = home
         self.port = free_port()
         ports = {"INGEST__PORT": self.port, "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
-        ports["GROUPS__EXAMPLE__OPS_PORT"] = free_port()
+        ports |= {"GROUPS__EXAMPLE__OPS_PORT": free_port(), "ARCHIVE__CONNECT_PORT": 0}
         overrides = {f"HOOKLAKE_{name}": str(value) for name, value in {**ports, **settings}.items()}
         self.environment = environment_with({"HOOKLAKE_HOME": str(home), **overrides})
         self.output = home.parent / f"{home.name}.out"

@@ -1,4 +1,4 @@
-"""Runs every fault row at full size with its control: `make faults [ONLY=D5] [SEED=7]`; writes `.hooklake/faults.json`."""
+"""Runs every fault row at full size with its control: `make faults [ONLY=D5|C,D] [SEED=7]`; writes `.hooklake/faults.json`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.settings import home_directory
-from tests.faults.rows import ROWS, Outcome, RowsPlugin
+from tests.faults.rows import ROWS, Outcome, RowsPlugin, rows_called
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Only this row, such as D5.")] = "",
+    only: Annotated[str, typer.Option(help="Only these rows, such as D5 or D5,E1, or whole groups, such as C,D.")] = "",
     seed: Annotated[int, typer.Option(help="Repeats the choices of an earlier run; 0 takes a new one.")] = 0,
 ) -> None:
     """Runs every fault row with its control; exits with 1 when a row failed or a control stayed green."""
-    if only and only not in ROWS:
-        sys.exit(f"{only} is no fault row: use one of {', '.join(ROWS)}")
+    try:
+        chosen_rows = rows_called(only)
+    except KeyError as error:
+        sys.exit(f"{error.args[0]} is no fault row: use one of {', '.join(ROWS)}")
     chosen_seed = seed or random.SystemRandom().randrange(1, 2**31)
-    rows = RowsPlugin(only=only, seed=chosen_seed)
+    rows = RowsPlugin(only=chosen_rows, seed=chosen_seed)
     code = pytest.main(["tests", "--full-size", f"--seed={chosen_seed}", "-q", "-p", "no:cacheprovider"], plugins=[rows])
     outcomes = [rows.outcomes[row] for row in sorted(rows.outcomes)]
     path = home_directory() / "faults.json"

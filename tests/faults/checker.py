@@ -44,11 +44,13 @@ def rows_of(home: Path) -> list[Row]:
 
 
 def aliases_of(log: LogSettings, *, home: Path) -> dict[str, str]:
-    """Ids that senders were given for what turned out a duplicate, and the first ids."""
+    """Ids that senders were given for what turned out a duplicate, and the first ids; on the log, or archived from there."""
+    stored = archived(home, "kind", "event_id", "first_id", table="outcomes")
+    found = {row["event_id"]: row["first_id"] for row in stored if row["kind"] == "alias"}
     client, keys = open_raw(log, home=home), Keys(log.prefix, log.shards)
     entries = [fields for shard in keys.all_shards() for _, fields in client.xrange(keys.outcomes(shard))]
     client.close()
-    return {alias.event_id: alias.first_id for fields in entries if (alias := alias_of(fields)) is not None}
+    return found | {alias.event_id: alias.first_id for fields in entries if (alias := alias_of(fields)) is not None}
 
 
 def first_ids(accepted: Iterable[Accepted], *, aliases: Mapping[str, str]) -> list[Accepted]:

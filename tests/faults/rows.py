@@ -6,7 +6,7 @@ protection, and asserts that it does harm there, is marked `@pytest.mark.control
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import asdict, dataclass, field
 
 import pytest
@@ -66,11 +66,43 @@ ROWS = {
     "D16": "the settings change while events are in work",
     "D14": "dead letters pile up",
     "E1": "kill -9 of the archive, between its steps and under load",
+    "E2": "kill -9 of what reads for the archive: a Python process, an executor",
+    "E3": "a power cut of the tables' disk, from the commit on",
+    "E4": "a power cut of the tables' disk and of the log's at once",
+    "E5": "a batch that was committed is tried again, with more rows",
+    "E6": "the newest entries of a table's log are cut off, deleted, or replaced by an older copy",
+    "E7": "two archives on one log",
+    "E9": "a table is restored to an older version beneath the archive",
+    "E10": "a commit is made and its answer lost",
+    "E11": "the tables' disk is full",
+    "E12": "a backlog after a long rest of the archive",
+    "E13": "the log hangs, dies or is trimmed in the middle of a batch",
+    "E14": "bodies made to break a batch",
+    "E15": "names and clocks made to break the tables' layout",
+    "E17": "Spark's JVM is out of memory, or hangs",
+    "E8": "the tables are compacted and vacuumed beside ingest",
+    "E16": "thousands of small batches",
+    "E19": "a byte of a table's file is flipped: of data, of a log entry, of a checkpoint",
+    "F2": "an operator erases a tenant, while its events are in work everywhere",
+    "E20": "kill -9 of the archive in the middle of a refresh of a gold table",
     "HOSTILE": "thousands of requests made to break the receiver, over raw sockets",
     "QUARANTINE": "a flood of forged requests; a refused request is released twice, or its release dies half-way",
+    "SCALE": "the archive's executors are processes of their own, or those of a standalone cluster",
+    "REPLAY": "kill -9 of a replay, or of the archive that gives back what is owed, at each step; the log dies meanwhile",
     "I4": "an event is delivered again, or its worker has lost it",
     "I9": "kill -9 of a worker of a group that keeps order per key",
 }
+
+
+def rows_called(text: str) -> list[str]:
+    """The rows that `D5`, `D5,E1` or a whole group (`C,D`) means, all of them for nothing; raises KeyError for what is no row."""
+    found: list[str] = []
+    for name in filter(None, text.split(",")):
+        meant = [row for row in ROWS if row == name or (name.isalpha() and row.rstrip("0123456789") == name)]
+        if not meant:
+            raise KeyError(name)
+        found += meant
+    return found or list(ROWS)
 
 
 @dataclass(slots=True)
@@ -101,13 +133,13 @@ class Outcome:
 class RowsPlugin:
     """Collects outcomes by row while pytest runs; deselects every test of other rows, and every test of none."""
 
-    def __init__(self, *, only: str, seed: int) -> None:
+    def __init__(self, *, only: Collection[str], seed: int) -> None:
         self._only = only
         self._seed = seed
         self.outcomes: dict[str, Outcome] = {}
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        chosen = [item for item in items if any(self._only in ("", row) for row in rows_of(item, "fault") + rows_of(item, "control"))]
+        chosen = [item for item in items if any(row in self._only for row in rows_of(item, "fault") + rows_of(item, "control"))]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 

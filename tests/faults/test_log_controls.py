@@ -91,7 +91,7 @@ async def test_without_a_look_at_the_body_another_one_is_dropped(
 async def test_parts_that_are_left_where_a_later_one_failed_are_half_a_body(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, client: Any, keys: Keys
 ) -> None:
-    break_script(monkeypatch, "append_parts", ("redis.call('XDEL', KEYS[index], fresh[j].entry_id)", ""))
+    break_script(monkeypatch, "append_parts", ("redis.call('XDEL', KEYS[1], fresh[j].entry_id)", ""))
 
     with pytest.raises(AssertionError, match="5 == 4"):
         await appending_parts.test_parts_of_which_a_later_one_cannot_be_added_leave_nothing_behind(stream, client, keys)

@@ -3,10 +3,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.documents import ROOT
-from tests.faults.rows import ROWS, Outcome
+import pytest
 
-WITHOUT_CONTROL: dict[str, str] = {}
+from tests.documents import ROOT
+from tests.faults.rows import ROWS, Outcome, rows_called
+
+WITHOUT_CONTROL = {"SCALE": "a way to run the archive, and no fault: there is no protection to take away"}
 """Rows whose test nobody has seen fail, and why."""
 
 
@@ -30,6 +32,15 @@ def test_every_row_has_a_test_and_every_mark_names_a_row() -> None:
 
 def test_every_row_has_a_control_or_a_reason_for_having_none() -> None:
     assert marked_rows()["control"] == set(ROWS) - set(WITHOUT_CONTROL)
+
+
+def test_rows_are_called_by_their_names_and_groups_by_their_letters() -> None:
+    assert rows_called("D5,E1") == ["D5", "E1"]
+    assert rows_called("C") == [row for row in ROWS if row.startswith("C")]
+    assert rows_called("SCALE") == ["SCALE"]
+    assert rows_called("") == list(ROWS)
+    with pytest.raises(KeyError, match="Z9"):
+        rows_called("D5,Z9")
 
 
 def test_a_row_passes_when_all_its_tests_did_and_its_control_is_red_when_they_say_so() -> None:

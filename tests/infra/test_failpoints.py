@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.failpoints import VARIABLE, parse
+from infra.failpoints import VARIABLE, parse, victim
 from infra.settings import environment_with
 from schemas.errors import ConfigError
 
@@ -39,3 +40,25 @@ def test_other_failpoints_and_none_do_nothing() -> None:
 def test_a_text_that_arms_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="name=kill"):
         parse("here=explode")
+
+
+def test_a_failpoint_with_a_file_is_for_one_of_all_processes(tmp_path: Path) -> None:
+    armed = f"here=kill:{tmp_path / 'once'}"
+
+    assert run(armed).returncode == -signal.SIGKILL
+    assert run(armed).stdout == "0\n1\n2\n"
+
+
+def test_the_victim_is_found_among_ancestors_and_children(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.symlink_to("/bin/sleep")
+    process = subprocess.Popen([java, "60"])
+    try:
+        assert victim("kill_jvm", of=os.getpid()) == process.pid
+        assert victim("kill_jvm", of=process.pid) == process.pid
+        assert victim("kill_archive", of=process.pid) == os.getpid()
+        assert victim("kill", of=process.pid) == process.pid
+    finally:
+        process.kill()
+        process.wait()
+    assert victim("kill_archive", of=os.getpid()) == os.getpid()

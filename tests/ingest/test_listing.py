@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from infra.settings import LogSettings, environment_with
+from infra.streams.connection import open_blocking
+from infra.streams.keys import Keys
 from ingest.keys import key_id_of
 from tests.ingest.receivers import GITHUB_SECRET, OTHER_SECRET, ROOT, SOURCES, write_home
 
@@ -63,3 +65,24 @@ def test_a_wrong_setting_is_one_sentence(home: Path) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "`unsigned: true`" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_it_says_when_each_secret_was_used_last(home: Path, log: LogSettings) -> None:
+    write_home(home, log=log, tenants={"demo": {"sources": SOURCES}})
+    with open_blocking(log, home=home) as client:
+        client.hset(Keys(log.prefix, log.shards).ledger(0), f"used:demo:github:{key_id_of(OTHER_SECRET)}", 1_768_478_460_000)
+
+    (_, github), shown = json.loads(listed(home, "--json").stdout), listed(home, COLUMNS="200").stdout
+
+    assert github["last_used"] == {key_id_of(GITHUB_SECRET): None, key_id_of(OTHER_SECRET): "2026-01-15T12:01:00+00:00"}
+    assert f"{key_id_of(GITHUB_SECRET)} (not used yet)" in shown
+    assert f"{key_id_of(OTHER_SECRET)} (used 2026-01-15 12:01 UTC)" in shown
+
+
+def test_without_a_log_the_sources_are_listed_all_the_same(home: Path) -> None:
+    write_home(home, log=LogSettings(url="redis://127.0.0.1:1/0"), tenants={"demo": {"sources": SOURCES}})
+
+    ended = listed(home)
+
+    assert (ended.returncode, "/hooks/demo/github" in ended.stdout) == (0, True)
+    assert "nobody knows when secrets were used last" in ended.stderr

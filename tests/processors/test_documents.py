@@ -62,7 +62,7 @@ def test_the_example_of_forwarding_is_one() -> None:
 
 
 def test_the_page_has_every_header_of_a_forwarded_event() -> None:
-    headers = headers_of(an_event(traceparent=TRACEPARENT), delivery=a_delivery(), at_s=1, key=b"k")
+    headers = headers_of(an_event(traceparent=TRACEPARENT), delivery=a_delivery(replay=b"r1"), at_s=1, key=b"k")
 
     listed = re.findall(r"`([\w-]+)`", "".join(row.split("|")[1] for row in table_rows(PAGE, heading="Forward", first="header")))
     assert sorted(listed) == sorted(name for name, _ in headers)

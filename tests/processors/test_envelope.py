@@ -20,11 +20,11 @@ from tests.events import an_event
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def a_delivery(**changes: Any) -> Delivery:
+def a_delivery(replay: bytes = b"", **changes: Any) -> Delivery:
     spec = ProcessorSpec("p", print, ("*",), max_attempts=4, timeout_ms=1000)
     plan = Plan(spec, group="crm", settings=GroupSettings(), log=structlog.get_logger())
     values: dict[str, Any] = {"event_id": "1", "attempt": 1, "started_at_ms": Clock().now_ms(), **changes}
-    return Delivery(plan, Lease(0, "a-stream", "1-1", 1, []), **values)
+    return Delivery(plan, Lease(0, "a-stream", "1-1", 1, [b"replay", replay] if replay else []), **values)
 
 
 def hmac_by_hand(key: bytes, message: bytes) -> bytes:

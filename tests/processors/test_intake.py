@@ -197,6 +197,7 @@ async def test_a_delivery_whose_reply_was_lost_is_found_and_not_charged(stream: 
     assert again.delivery_count == 2
 
 
+@pytest.mark.fault("B7")
 @pytest.mark.parametrize("priority", [Priority.URGENT, Priority.DEFAULT])
 async def test_an_event_that_was_handed_out_in_a_reply_that_never_came_runs_once(
     own_log: LogSettings, working: Starter, home: Path, priority: Priority

@@ -9,6 +9,7 @@ from pathlib import Path
 from infra.settings import LogSettings
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.keys import Keys
+from infra.streams.reading import group_streams
 from infra.streams.stream import EventStream
 from schemas.dead_letter import DeadLetter
 from schemas.event import StreamEvent
@@ -35,7 +36,7 @@ def unsettled(log: LogSettings, home: Path) -> int:
     client, keys, total = open_raw(log, home=home), Keys(log.prefix, log.shards), 0
     for shard in keys.all_shards():
         total += client.zcard(keys.delayed(shard))
-        for stream in [*keys.event_streams(shard), keys.retry(shard, "g")]:
+        for stream in group_streams(keys, shard=shard, group="g"):
             groups = client.xinfo_groups(stream) if client.exists(stream) else []
             total += sum(group["pending"] + (group["lag"] or 0) for group in groups if group["name"] == b"g")
     client.close()

@@ -3,30 +3,22 @@
 -- Whatever can fail comes before the first write but the XADDs themselves: the first of them fails when memory is full, and
 -- when a later one does (the stream has no more ids) the entries before it are taken away again.
 --
--- KEYS  1-4 event streams urgent default low overflow  5 ledger  6.. seen buckets of the first part, the one to write first; those
---       of the others differ in their last number, so they have the same hash tag
+-- KEYS  1 the event stream  2 ledger  3.. seen buckets of the first part, the one to write first; those of the others differ in their
+--       last number, so they have the same hash tag
 -- ARGV  1 incarnation  2 which of the streams (1-4)  3 <tenant>:<source>  4 seconds to remember  5 recheck (0 or 1)
---       6 the delayed set (same hash tag as KEYS)  7.. the parts, each: bucket, marker (12 bytes), body digest (8 bytes),
---       event id (16 bytes), how many texts follow, fields and values
+--       6.. the parts, each: bucket, marker (12 bytes), body digest (8 bytes), event id (16 bytes), how many texts follow, fields
+--       and values
 -- returns for each part what `append` returns for an event: 'appended' or 'duplicate'; or 'incarnation' or 'full' for all of them
 -- include id_above
 
-local names = {'urgent', 'default', 'low', 'overflow'}
 local incarnation, index = ARGV[1], tonumber(ARGV[2])
-local ledger, owner, delayed = KEYS[5], ARGV[3], ARGV[6]
+local owner = ARGV[3]
 
-local known = redis.call('HMGET', ledger, 'incarnation', 'seen_depths', 'full')
-if known[1] ~= incarnation then
-    return {'incarnation', known[1] or ''}
-end
-if known[3] and tonumber(known[3]) > server_ms() then
-    return {'full'}
-end
-
+-- include admit
 -- include seen
 
 local stems = {}
-for i = 6, #KEYS do
+for i = 3, #KEYS do
     stems[#stems + 1] = string.match(KEYS[i], '^(.*:)%d+$')
 end
 
@@ -51,11 +43,11 @@ local function look_here(part)
     return before
 end
 
-local parts, fresh, at = {}, {}, 7
+local parts, fresh, at = {}, {}, 6
 while at <= #ARGV do
     local part = {marker = ARGV[at + 1], digest = ARGV[at + 2], event_id = ARGV[at + 3], from = at + 5, to = at + 4 + tonumber(ARGV[at + 4])}
     part.buckets = buckets_of(ARGV[at])
-    part.first, part.field, part.conflict, part.place, part.depth = look(part.buckets, 1, part.marker, part.digest)
+    part.first, part.field, part.conflict, part.place, part.depth, part.is_new = look(part.buckets, 1, part.marker, part.digest)
     if not part.first then
         part.twin = look_here(part)
         if not part.twin then
@@ -67,11 +59,8 @@ while at <= #ARGV do
     at = part.to + 1
 end
 
-local sequence_field = 'sequence:' .. names[index] .. ':' .. incarnation
-local number = tonumber(redis.call('HGET', ledger, sequence_field)) or 0
-
 local function entry_of(part)
-    local entry = {'XADD', KEYS[index], '*'}
+    local entry = {'XADD', KEYS[1], '*'}
     for i = part.from, part.to do
         entry[#entry + 1] = ARGV[i]
     end
@@ -86,7 +75,7 @@ for i, part in ipairs(fresh) do
     local added = redis.pcall(unpack(entry_of(part)))
     if type(added) == 'table' and added.err then
         for j = 1, i - 1 do
-            redis.call('XDEL', KEYS[index], fresh[j].entry_id)
+            redis.call('XDEL', KEYS[1], fresh[j].entry_id)
         end
         return added
     end
@@ -96,13 +85,12 @@ end
 local conflicts = 0
 for _, part in ipairs(fresh) do
     part.record = part.event_id .. part.digest .. index .. incarnation .. part.entry_id
-    remember(part.buckets, 1, part.place, part.depth, part.field, part.record, ARGV[4])
+    remember(part.buckets, 1, part.place, part.depth, part.is_new, part.field, part.record, ARGV[4])
     conflicts = conflicts + part.conflict
 end
 if #fresh > 0 then
-    redis.call('HSET', ledger, sequence_field, string.format('%.0f', number + #fresh))
+    note_given(#fresh)
 end
-count('accepted', #fresh)
 count('conflicts', conflicts)
 count('duplicates', #parts - #fresh)
 

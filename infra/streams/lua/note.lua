@@ -1,5 +1,5 @@
--- Writes the archive's totals down, for whoever balances the books. Removes before it adds: a full log is emptied by the
--- archive, which must not fail over its notes.
+-- Writes notes down: the archive's totals, for whoever balances the books, and when keys were used last. Removes before it adds: a
+-- full log is emptied by the archive, which must not fail over its notes.
 --
 -- KEYS  1 ledger
 -- ARGV  fields and values

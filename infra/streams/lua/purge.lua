@@ -3,7 +3,7 @@
 -- themselves are not touched, and a worker that has an entry in hand finds its lease lost. A record says who did it and how much went.
 --
 -- KEYS  1 registry  2 ledger  3 delayed  4 delayed bodies  5 what it is owed  6 its parked stream  7 audit
---       8 its retry stream  9.. event streams
+--       8 its retry stream  9 its replay stream  10.. event streams
 -- ARGV  1 group  2 count | purge  3 who  4 a name for this purge, the same on all shards
 -- returns {'counted' | 'purged' | 'unknown' (there is no such group),
 --          in work, not yet delivered or -1 when the server cannot tell, waiting retries, parked, owed}
@@ -58,7 +58,7 @@ for _, stream in ipairs(streams) do
     local info = redis.call('XINFO', 'STREAM', stream)
     local added = string.format('%.0f', value(info, 'entries-added'))
     redis.call('XGROUP', 'SETID', stream, group, value(info, 'last-generated-id'), 'ENTRIESREAD', added)
-    if stream == KEYS[8] then
+    if stream == KEYS[8] or stream == KEYS[9] then
         redis.call('XTRIM', stream, 'MAXLEN', '=', 0)
     end
 end

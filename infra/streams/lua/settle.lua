@@ -18,7 +18,8 @@
 -- include once
 
 local group, consumer = ARGV[1], ARGV[2]
-local is_retry_stream = KEYS[1] == KEYS[2]
+-- A stream that no other group reads: what is settled there is deleted.
+local is_own_stream = not string.match(KEYS[1], '}:events:%a+$')
 local log_fields = {incarnation = true, sequence = true, recheck = true, conflict = true, retry_count = true}
 -- Lua cannot pass on more than about 8,000 arguments. Of an entry with more fields than this the first ones, an
 -- event's own among them, stay as they are; the rest is kept packed in one field.
@@ -84,7 +85,7 @@ local function ack_all()
     for from = 1, #acked, 5000 do
         local to = math.min(from + 4999, #acked)
         redis.call('XACK', KEYS[1], group, unpack(acked, from, to))
-        if is_retry_stream then
+        if is_own_stream then
             redis.call('XDEL', KEYS[1], unpack(acked, from, to))
         end
     end
@@ -92,7 +93,7 @@ end
 
 local function remove(id)
     redis.call('XACK', KEYS[1], group, id)
-    if is_retry_stream then
+    if is_own_stream then
         redis.call('XDEL', KEYS[1], id)
     end
 end

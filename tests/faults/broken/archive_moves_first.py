@@ -16,7 +16,7 @@ from infra.running.cli import run
 from infra.streams.ranges import ArchiveLog
 
 
-def move_then_commit(log: ArchiveLog, table: CommittedTable, *, rows: DataFrame, commit: Commit, last: Commit) -> Commit:
+def move_then_commit(log: ArchiveLog, table: CommittedTable, *, rows: DataFrame, commit: Commit, **_: object) -> Commit:
     # Read before the log is trimmed, so that without a kill nothing is missing: only the order is broken.
     kept = rows.localCheckpoint(eager=True)
     archive.move(log, commit)

@@ -9,19 +9,19 @@ import orjson
 
 from infra.running.cli import run
 from infra.streams import stream
-from infra.streams.entries import encode
+from infra.streams.entries import values_of
 from ingest.child import cli
 from schemas.event import StreamEvent
 
 
-def encode_tidily(event: StreamEvent) -> list[str | bytes | int]:
+def tidy_values_of(event: StreamEvent) -> list[str | bytes | int]:
     try:
         tidy = orjson.dumps(orjson.loads(event.payload), option=orjson.OPT_SORT_KEYS)
     except ValueError:
         tidy = event.payload.strip()
-    return encode(event.model_copy(update={"payload": tidy}))
+    return values_of(event.model_copy(update={"payload": tidy}))
 
 
 if __name__ == "__main__":
-    vars(stream)["encode"] = encode_tidily
+    vars(stream)["values_of"] = tidy_values_of
     run(cli)

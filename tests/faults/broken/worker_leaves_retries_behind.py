@@ -10,5 +10,5 @@ from processors.child import app
 from tests.faults.breaking import break_script_for_good
 
 if __name__ == "__main__":
-    break_script_for_good("settle", ("local is_retry_stream = KEYS[1] == KEYS[2]", "local is_retry_stream = false"))
+    break_script_for_good("settle", ("local is_own_stream = not string.match(KEYS[1], '}:events:%a+$')", "local is_own_stream = false"))
     run(app)

@@ -4,10 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.announce import Announcer
+from infra.running.announce import Announcer, connect_addresses
 from infra.running.initialise import initialise
 from infra.running.services import RECEIVER
 from infra.settings import load_settings
+
+
+@pytest.mark.parametrize(
+    ("archive", "shown"),
+    [
+        ("", "sc://localhost:15002, with the token of {home}/run/connect"),
+        ("connect_port: 0", "the address in {home}/run/connect"),
+        ("connect: false", ""),
+    ],
+)
+def test_notebooks_are_told_where_to_connect(home: Path, archive: str, shown: str) -> None:
+    (home / "hooklake.yaml").write_text(f"archive: {{{archive}}}\n")
+
+    assert connect_addresses(load_settings(home)) == ([shown.format(home=home)] if shown else [])
 
 
 @pytest.mark.parametrize("is_over", [False, True])

@@ -34,7 +34,8 @@ def test_every_verb_names_a_module_that_exists_and_one_sentence() -> None:
 
 
 def test_the_table_has_all_verbs() -> None:
-    names = "up init send sources append status query doctor dead-letters quarantine groups work ingest archive healthcheck"
+    names = "up init send sources append status query sql tables replay report upkeep erase audit doctor dead-letters quarantine "
+    names += "groups work ingest archive healthcheck"
 
     assert [verb.name for verb in VERBS] == names.split()
 

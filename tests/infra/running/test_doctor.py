@@ -125,6 +125,26 @@ def test_a_port_that_another_program_has_is_a_failure(home: Path) -> None:
     assert finding.detail == f"archive.ops_port={port} is taken by another program"
 
 
+def test_doctor_tells_where_spark_connect_listens_and_who_is_in_its_way(home: Path) -> None:
+    initialise(home)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        change(home, "connect_port: 15002", f"connect_port: {port}")
+
+        (taken,) = found(home, "connect")
+        (home / "run").mkdir()
+        (home / "run" / "connect").write_text(f"sc://localhost:{port}/;token=secret\n")
+        (listening,) = found(home, "connect")
+
+    (left_behind,) = found(home, "connect")
+    assert (taken.state, taken.detail) == ("fail", f"archive.connect_port={port} is taken by another program")
+    assert (listening.state, "secret" in listening.detail) == ("ok", False)
+    assert listening.detail.startswith(f"Spark Connect listens on 127.0.0.1:{port}")
+    assert left_behind.detail == f"Spark Connect does not run; archive.connect_port={port} is free"
+
+
 def test_events_that_wait_in_a_spool_are_told_with_the_reason(home: Path) -> None:
     folder = Folder(home / "spool" / "receiver-0")
     folder.path.mkdir(parents=True)

@@ -125,7 +125,9 @@ def test_the_receiver_is_ready_soon(home: Path) -> None:
         assert time.monotonic() - up.started_at < 15
 
 
-@pytest.mark.parametrize("setting", ["INGEST__PORT", "INGEST__OPS_PORT", "GROUPS__EXAMPLE__OPS_PORT", "ARCHIVE__OPS_PORT"])
+@pytest.mark.parametrize(
+    "setting", ["INGEST__PORT", "INGEST__OPS_PORT", "GROUPS__EXAMPLE__OPS_PORT", "ARCHIVE__OPS_PORT", "ARCHIVE__CONNECT_PORT"]
+)
 def test_a_taken_port_is_named_before_anything_starts(home: Path, setting: str) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -155,7 +157,9 @@ def test_an_unknown_setting_of_a_service_stops_up_with_its_sentence(home: Path) 
     assert sentence.startswith("ingest.max_body_bites is not a setting; did you mean max_body_bytes?")
 
 
-@pytest.mark.parametrize("setting", ["INGEST__PORT", "INGEST__OPS_PORT", "GROUPS__EXAMPLE__OPS_PORT", "ARCHIVE__OPS_PORT"])
+@pytest.mark.parametrize(
+    "setting", ["INGEST__PORT", "INGEST__OPS_PORT", "GROUPS__EXAMPLE__OPS_PORT", "ARCHIVE__OPS_PORT", "ARCHIVE__CONNECT_PORT"]
+)
 def test_a_number_that_is_no_port_is_named(home: Path, setting: str) -> None:
     for number in ("99999", "-1"):
         sentence = first_line_of_error(home, **{setting: number})

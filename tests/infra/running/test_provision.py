@@ -78,7 +78,7 @@ def test_only_make_test_installs_what_only_tests_need(target: str, for_tests: bo
     assert ("--for-tests" in done.stdout) == for_tests
 
 
-@pytest.mark.parametrize("changed", ["lock", "project", "root", "python", "java", "jars"])
+@pytest.mark.parametrize("changed", ["lock", "project", "root", "python", "java", "jars", "classes"])
 def test_whatever_the_environment_was_made_from_counts(clone: Path, changed: str) -> None:
     wanted = provision.wanted_stamp(clone)
     provision.write_stamp(clone / ".venv", {**wanted, changed: "other"})

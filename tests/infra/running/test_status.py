@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import pytest
 
 from infra.running.initialise import initialise
-from infra.running.status import needs_of, show, summarise, with_spools
+from infra.running.status import Status, needs_of, show, summarise, with_books, with_spools
 from infra.settings import LogSettings
 from infra.spools import SpoolState
+from infra.streams.books import SourceBooks
 from infra.streams.ledger import Counts
 from infra.streams.overview import GroupState, Overview
 from infra.streams.stream import EventStream
@@ -159,3 +161,27 @@ def test_a_process_that_cannot_be_asked_is_unknown_and_no_fault(home: Path, log:
 
     assert "worker-example: unknown (its ops_port is 0, so it cannot be asked)" in shown.stdout
     assert (asked.returncode, asked.stdout) == (1, "worker-example may be ready or not: its ops_port is 0, so it cannot be asked\n")
+
+
+def books_of(*, missing: int, lost: int) -> Status:
+    status = summarise(an_overview(accepted=10, archived=10 - lost, in_log=0), processes=READY)
+    one = SourceBooks("demo", "git[red]hub", accepted=10, rows=10 - missing)
+    return with_books(
+        replace(status, missing=lost, out_of_balance=0, needs=[]), books={("demo", "github"): one}, in_spools=Counter(), is_whole=True
+    )
+
+
+def test_the_books_of_each_source_are_shown_with_the_terms_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    status = books_of(missing=1, lost=1)
+    show(status)
+
+    assert status.needs == []
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["tenant", "source", "accepted", "archived", "in", "log", "missing"] in lines
+    assert ["demo", "git[red]hub", "10", "9", "0", "1"] in lines
+
+
+def test_books_that_do_not_add_up_ask_for_a_person() -> None:
+    (sentence,) = books_of(missing=2, lost=1).needs
+
+    assert "do not add up" in sentence

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import orjson
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from infra.streams.entries import EVENT_FIELDS, OPTIONAL_FIELDS, decode, decode_flat, encode
+from infra.streams.scripts import script
 from schemas.errors import MalformedEntry, UnknownVersion
 from schemas.event import AuthContext, Part, Priority, StreamEvent, from_epoch_ms
 from tests.events import an_event
@@ -51,6 +53,13 @@ def test_a_part_and_its_flags_survive_the_wire(number: int, before: str, after: 
 
     assert decode(as_stored(encode(event))) == event
     assert decode_flat(flat(as_stored(encode(event)) | logged)) == event
+
+
+def test_an_append_names_the_fields_as_they_are_encoded() -> None:
+    named = re.findall(r"'(\w+)', ARGV\[(\d+)\]", script("append").text.partition("local entry = {")[2].partition("}")[0])
+
+    assert named == [(name, str(10 + place)) for place, name in enumerate(EVENT_FIELDS)]
+    assert [*encode(an_event())[::2]] == [*EVENT_FIELDS]
 
 
 def flat(fields: dict[bytes, bytes]) -> list[bytes]:

@@ -18,6 +18,7 @@ from infra.streams.keys import Keys
 from infra.streams.once import OnceWrite
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
+from infra.streams.reading import group_streams
 from infra.streams.settle import AckOnce, Park, RetryLater
 from infra.streams.stream import EventStream
 from tests.events import an_event
@@ -49,7 +50,7 @@ def make_idle(client: Any, keys: Keys, *, group: str, ms: int) -> None:
     """As if the last sign of life were so long ago: the server's clock cannot be moved, and its own idle times only grow."""
     for shard in keys.all_shards():
         client.hincrby(keys.registry(shard), f"alive:{group}", -ms)
-        for stream in [*keys.event_streams(shard), keys.retry(shard, group)]:
+        for stream in group_streams(keys, shard=shard, group=group):
             for consumer in client.xinfo_consumers(stream, group) if client.exists(stream) else []:
                 assert consumer["pending"] == 0 or ms == 0
                 client.xgroup_delconsumer(stream, group, consumer["name"])
@@ -92,7 +93,8 @@ async def test_a_removed_group_leaves_nothing_but_its_dead_letters(
     assert {field.split(b":")[1] for field in registry if field != b"shards"} == {b"g2"}
     assert keys_of(client, keys, group="g") == []
     once = [keys.once(shard, "g2") for shard in keys.all_shards()]
-    kept = {*(keys.retry(shard, "g2") for shard in keys.all_shards()), *once, *(f"{key}:counts:events" for key in once)}
+    own = {key for shard in keys.all_shards() for key in (keys.retry(shard, "g2"), keys.replay(shard, "g2"))}
+    kept = {*own, *once, *(f"{key}:counts:events" for key in once)}
     assert {key for key in kept if client.exists(key)} == set(keys_of(client, keys, group="g2"))
     assert sum(client.hvals(f"{key}:counts:events") == [b"1"] for key in once) == 1
     found = await overview(pipeline, keys=keys)

@@ -119,7 +119,7 @@ async def test_a_failover_that_an_operator_asks_for_is_followed_by_both_clients(
 
     await asyncio.to_thread(watched.sentinels[1].ask, "FAILOVER", SERVICE)
     new = await asyncio.to_thread(watched.wait_for_another_primary, old)
-    wait_until(lambda: old.replication()["role"] == "slave")
+    wait_until(old.is_replica)
     after = await until_appended(stream, an_event())
 
     assert (after.incarnation != before.incarnation, after.sequence) == (True, 1)

@@ -1,11 +1,17 @@
 -- What `seen` remembers of events: whether one is new, and the place for its record.
--- Needs `names` (of the streams in KEYS 1-4), `ledger`, `known` (its incarnation and seen_depths), `owner` (<tenant>:<source>)
--- and `delayed` (the delayed set). The buckets that may hold a marker are `buckets[from]`, the one to write, and those after it.
+-- Needs `names` (of the event streams, of which KEYS[1] is one), `ledger`, `known` (its incarnation and seen_depths), `depths_field`
+-- (what the latter is called: each window has buckets of its own, and depths of its own) and `owner` (<tenant>:<source>).
+-- The buckets that may hold a marker are `buckets[from]`, the one to write, and those after it.
 --
 -- A record: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text, which is empty while the
 -- event waits; `promote` fills it in.
 -- The first body of a delivery id is found under its marker, any other body under marker and digest. A bucket that is full
 -- is never moved: what comes later goes to one of its four children, chosen by the marker's bytes after the fourth.
+
+-- Keys that few calls need are named after those that they have, with the same hash tag.
+local function beside(name)
+    return (string.gsub(ledger, 'ledger$', name))
+end
 
 local function at_or_below(id, mark)
     local ms, n = string.match(id, '(%d+)-(%d+)')
@@ -38,9 +44,9 @@ end
 local function is_kept(record)
     local stream, in_incarnation, id = tonumber(string.sub(record, 25, 25)), string.sub(record, 26, 33), string.sub(record, 34)
     if id == '' then
-        return redis.call('ZSCORE', delayed, member_of(stream, string.sub(record, 1, 16)))
+        return redis.call('ZSCORE', beside('delayed'), member_of(stream, string.sub(record, 1, 16)))
     end
-    if holds_event(redis.call('XRANGE', KEYS[stream], id, id)[1], string.sub(record, 1, 16)) then
+    if holds_event(redis.call('XRANGE', beside('events:' .. names[stream]), id, id)[1], string.sub(record, 1, 16)) then
         return true
     end
     local mark = redis.call('HGET', ledger, 'archived:' .. names[stream] .. ':' .. in_incarnation)
@@ -52,7 +58,7 @@ end
 local most_in_a_bucket, deepest = 120, 8
 
 local function period_of(bucket)
-    return string.match(bucket, ':seen:(%d+):')
+    return string.match(bucket, ':seen:(%d+):') or string.match(bucket, ':seen:%d+h:(%d+):')
 end
 
 -- How many generations of children a period has; `seen_depths` is '|<period>=<depth>|...', and missing while none has any.
@@ -86,17 +92,18 @@ local function find(buckets, from, marker, field)
     return nil, is_known, stale
 end
 
--- The first bucket on the marker's way that is not full, and its generation.
+-- The first bucket on the marker's way that is not full, its generation, and whether it has nothing in it yet.
 local function free_bucket(bucket, marker)
-    local depth = 0
-    while depth < deepest and redis.call('HLEN', bucket) >= most_in_a_bucket do
+    local depth, many = 0, redis.call('HLEN', bucket)
+    while depth < deepest and many >= most_in_a_bucket do
         bucket, depth = child_of(bucket, depth, marker), depth + 1
+        many = redis.call('HLEN', bucket)
     end
-    return bucket, depth
+    return bucket, depth, many == 0
 end
 
 -- The record that the event is a duplicate of; or nil, the field of its own record, whether it conflicts with another body (0 or
--- 1), and the bucket for the record with its generation. Reads only.
+-- 1), and the bucket for the record with its generation and whether it is a new one. Reads only.
 local function look(buckets, from, marker, digest)
     local field, conflict = marker, 0
     local first, is_known, stale = find(buckets, from, marker, marker)
@@ -114,7 +121,7 @@ local function look(buckets, from, marker, digest)
         end
     end
     if stale then
-        return nil, field, conflict, stale, 0
+        return nil, field, conflict, stale, 0, false
     end
     return nil, field, conflict, free_bucket(buckets[from], marker)
 end
@@ -126,15 +133,17 @@ local function note_depth(buckets, from, depth)
         depths = of_other > 0 and depths .. period_of(buckets[i]) .. '=' .. of_other .. '|' or depths
     end
     known[2] = depths
-    redis.call('HSET', ledger, 'seen_depths', depths)
+    redis.call('HSET', ledger, depths_field, depths)
 end
 
-local function remember(buckets, from, place, depth, field, record, ttl_s)
+local function remember(buckets, from, place, depth, is_new, field, record, ttl_s)
     if depth > depth_of(buckets[from]) then
         note_depth(buckets, from, depth)
     end
     redis.call('HSET', place, field, record)
-    redis.call('EXPIRE', place, ttl_s, 'NX')
+    if is_new then  -- a bucket is forgotten as a whole
+        redis.call('EXPIRE', place, ttl_s, 'NX')
+    end
 end
 
 local function count(what, by)
