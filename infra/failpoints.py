@@ -108,12 +108,17 @@ def _ancestors(pid: int) -> list[int]:
 
 
 def _parent(pid: int) -> int:
-    # After the name, which may have spaces and brackets of its own, stand the state and the parent.
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    """0 for a process that is no more."""
+    try:
+        # After the name, which may have spaces and brackets of its own, stand the state and the parent.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    # The kernel's own list of children leaves some out while others end.
+    return [child for child in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _parent(child) == pid]
 
 
 def _name(pid: int) -> str:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings, set_environment
 from tests.contracts.servers import header_lines, server_kinds
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

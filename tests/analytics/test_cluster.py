@@ -13,13 +13,13 @@ import yaml
 
 from analytics.jars import spark_home
 from analytics.java import find_java
-from infra.running.embedded import free_port
 from infra.settings import FILE_NAME, LogSettings, environment_with
 from tests.analytics.conftest import append
 from tests.analytics.test_main import ROOT
 from tests.end_to_end.installation import descendants, is_alive
 from tests.events import events_of_all_shards
 from tests.lake import archived
+from tests.ports import free_port
 
 # Four JVMs start, on whatever else the machine does.
 PATIENCE_S = 400

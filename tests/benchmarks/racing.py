@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from tests.benchmarks.rates import CannotMeasure, Observation, events_per_second
+from tests.ports import free_port
 
 Fsync = Literal["always", "everysec"]
 LOOK_EVERY_S = 0.01

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import yaml
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import environment_with
 from tests.benchmarks.peers import server as peer_server
 from tests.benchmarks.racing import end, start_process, tail
 from tests.benchmarks.rates import CannotMeasure
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "a-secret-of-the-benchmark"
@@ -63,6 +64,7 @@ def all_receiving(peers_python: Path) -> list[Receiving]:
     """In the order of a repetition: each beside what it is compared with."""
     return [
         Receiving("starlette", ("tests.benchmarks.starlette_noop",)),
+        Receiving("least-durable", ("tests.benchmarks.least_durable",)),
         Receiving("hooklake", ("ingest",)),
         Receiving("fastapi-celery", ("tests.benchmarks.peers.fastapi_celery",), python=peers_python),
         Receiving("two-receivers", ("ingest",), receivers=2),

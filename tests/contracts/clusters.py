@@ -9,7 +9,8 @@ from typing import Any
 
 import redis
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
+from tests.ports import free_port
 
 # Shard 0, the only one of many tests, is on the first node; shards 1 and 2 are on the second, shard 3 is on the third.
 SLOTS = ((10923, 16383), (5461, 10922), (0, 5460))

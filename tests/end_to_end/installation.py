@@ -17,12 +17,12 @@ from typing import Any
 
 import httpx
 
-from infra.running.embedded import free_port
 from infra.running.healthcheck import answers_ok
 from infra.settings import LogSettings, environment_with
 from infra.spools import read_spools
 from infra.streams.overview import read_overview
 from schemas.errors import StreamUnavailable
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 HOOKLAKE = Path(sys.executable).parent / "hooklake"

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from tests.end_to_end.installation import Installation, descendants
+from tests.ports import free_port
 
 Content = dict[str, Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from infra.spools import read_spools
@@ -18,6 +18,7 @@ from infra.streams.keys import Keys
 from tests.faults.receiver_process import post, receiver
 from tests.infra.running.processes import until
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings
 from tests.contracts.replicas import ReplicatedServer
 from tests.faults.proxy import Proxy
+from tests.ports import free_port
 
 PASSWORD = "a-test-password"
 

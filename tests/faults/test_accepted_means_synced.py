@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from tests.faults.receiver_process import post, receiver
 from tests.infra.streams.raw import open_raw
 from tests.ingest.spooling import spooled_events
+from tests.ports import free_port
 
 REAL, BROKEN = "ingest", "tests.faults.broken.receiver_answers_first"
 

@@ -23,11 +23,12 @@ from analytics.caps import Caps, Failures
 from analytics.commits import Commit
 from analytics.feeds import FEEDS
 from analytics.settings import ArchiveSettings
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.streams.entries import Entry, encode
 from schemas.errors import StreamUnavailable, TableUnavailable
 from tests.events import an_event
 from tests.faults.archive_world import ArchiveWorld, at_step
+from tests.ports import free_port
 
 Breaks = Callable[[pytest.MonkeyPatch], object]
 

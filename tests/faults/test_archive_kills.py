@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from tests.faults.archive_process import REAL, ArchiveProcess, append_many
 from tests.faults.archive_world import STEPS
 from tests.faults.checker import Accepted, faults, rows_of
+from tests.ports import free_port
 
 MOVES_FIRST = "tests.faults.broken.archive_moves_first"
 READS_ONCE = "tests.faults.broken.archive_reads_once"

@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from analytics import archive as archives
 from analytics.commits import Commit, CommittedTable
 from analytics.delta_log import DeltaLog
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.streams.ranges import ArchiveLog
 from schemas.errors import TornTable
 from tests.faults.archive_world import STEPS, ArchiveWorld
 from tests.faults.disks import Disk, disk, why_no_mounts
+from tests.ports import free_port
 
 TELLING = ("archive.before_commit", "archive.before_read_back", "archive.before_move", "archive.between_moves", "archive.after_trim")
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from analytics import archive as archives
 from analytics.commits import Commit, CommittedTable
 from analytics.delta_log import DeltaLog, LogEntry
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.streams.archive_lease import ArchiveLease
 from infra.streams.connection import open_blocking
 from infra.streams.positions import Position, StreamName
@@ -24,6 +24,7 @@ from schemas.errors import NotTheArchive, TableUnavailable
 from tests.faults.archive_world import ArchiveWorld, at_step
 from tests.faults.disks import small_disk, why_no_mounts
 from tests.faults.test_disks import fill
+from tests.ports import free_port
 
 Breaks = Callable[[pytest.MonkeyPatch], object]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.segments import HEAD_BYTES
 from infra.spools import Folder, read_spools
@@ -17,6 +17,7 @@ from tests.faults.outage import entries_on, outage, stored_on
 from tests.faults.receiver_process import BODY, REAL, post, receiver
 from tests.infra.running.processes import until
 from tests.ingest.spooling import segment_files, spooled_events
+from tests.ports import free_port
 
 SYNCS_NOTHING = "tests.faults.broken.receiver_syncs_nothing"
 IGNORES_ITS_DISK = "tests.faults.broken.receiver_ignores_its_disk"

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings
 from infra.streams import connection, sentinel
 from infra.streams.keys import Keys
@@ -22,6 +21,7 @@ from tests.contracts.clusters import ClusterNode, EmbeddedCluster, wait_until
 from tests.contracts.sentinels import SentinelSet
 from tests.events import an_event
 from tests.faults.broken.receiver_answers_first import append_later
+from tests.ports import free_port
 from tests.processors.waiting import until
 from tests.sending import accepted_of, until_appended
 

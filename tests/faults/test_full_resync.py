@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.streams import connection
 from infra.streams.keys import Keys
 from infra.streams.stream import EventStream
@@ -17,6 +16,7 @@ from schemas.event import StreamEvent
 from tests.contracts.clusters import wait_until
 from tests.events import an_event
 from tests.faults.pair import Pair, running_pair, stored_on
+from tests.ports import free_port
 from tests.sending import accepted_of, until_appended
 
 STREAM = Keys("hooklake:", 1).events(0, "default")

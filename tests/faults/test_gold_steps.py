@@ -12,12 +12,13 @@ from analytics.gold import RECIPES, Gold
 from analytics.gold_commits import GoldChain
 from analytics.settings import ArchiveSettings, table_location
 from infra.clock import Clock
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
 from tests.faults.archive_process import REAL, ArchiveProcess, append_many
 from tests.faults.broken import archive_notes_gold_apart
+from tests.ports import free_port
 
 BROKEN = "tests.faults.broken.archive_notes_gold_apart"
 STEPS = ("before_commit", "before_read_back", "before_sync", "after_sync")

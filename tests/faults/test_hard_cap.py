@@ -10,12 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from tests.faults.receiver_process import post, receiver
 from tests.infra.running.processes import run_module, until
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 
 REAL, BROKEN = "ingest", "tests.faults.broken.receiver_minds_no_cap"
 

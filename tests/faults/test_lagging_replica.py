@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from analytics.plan import plan
-from infra.running.embedded import free_port
 from infra.streams.connection import open_pipeline
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
@@ -32,6 +31,7 @@ from tests.faults.breaking import break_script
 from tests.faults.clocks import ServerOfAnotherTime, clock_shim
 from tests.faults.pair import PASSWORD, Pair, running_pair
 from tests.infra.streams.deliveries import GIVE_UP, read_all, reader_of, settle_as
+from tests.ports import free_port
 from tests.processors.conftest import Starter
 from tests.processors.conftest import working as working
 from tests.processors.waiting import until

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import pipelining
 from infra.streams.dead_letters import DeadLetters
@@ -50,6 +50,7 @@ from tests.logs import own_pipeline as own_pipeline
 from tests.logs import own_stream as own_stream
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
+from tests.ports import free_port
 
 LOOKS_IN_SEEN = ("local first, is_known, stale = find(buckets, from, marker, marker)", "local first, is_known, stale")
 

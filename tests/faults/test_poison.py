@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
 from tests.events import an_event
 from tests.infra.running.processes import command_environment, until
+from tests.ports import free_port
 from tests.processors.waiting import letters, unsettled
 
 REAL = "processors"

@@ -13,13 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.spools import read_spools
 from tests.faults.outage import Outage, outage, stored_on
 from tests.faults.proxy import Proxy
 from tests.faults.receiver_process import REAL, post, receiver_process
 from tests.infra.running.processes import until
+from tests.ports import free_port
 
 FORGETS, LATER = "tests.faults.broken.receiver_forgets_deliveries", "tests.faults.broken.receiver_appends_later"
 

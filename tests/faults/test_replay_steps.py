@@ -19,7 +19,7 @@ from analytics.refill import Refill
 from analytics.replayer import Replayer
 from analytics.settings import ArchiveSettings, table_location
 from infra.failpoints import VARIABLE
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.streams.owed import Owed
 from infra.streams.replays import Replay, Replays
 from infra.telemetry import Telemetry
@@ -30,6 +30,7 @@ from tests.analytics.test_replay import taken
 from tests.events import an_event
 from tests.faults.archive_process import REAL, ArchiveProcess
 from tests.infra.running.processes import command_environment, until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.fault("REPLAY")]
 APPENDS = ("before_append", "after_append")

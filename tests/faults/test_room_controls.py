@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
@@ -27,6 +27,7 @@ from tests.logs import own_pipeline as own_pipeline
 from tests.logs import own_stream as own_stream
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
+from tests.ports import free_port
 
 
 @pytest.fixture

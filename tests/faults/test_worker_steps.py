@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from tests.events import an_event
 from tests.faults.worker_process import CHILD, NOTING, WorkerProcesses
 from tests.infra.running.processes import until
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 
 BROKEN = "tests.faults.broken"
 # Two of three events fail at first: one comes back at once, one after a while of the server's time.

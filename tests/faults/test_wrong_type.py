@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.running.healthcheck import answers_ok
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
@@ -17,6 +16,7 @@ from tests.events import an_event
 from tests.faults.worker_process import REAL, WorkerProcesses
 from tests.infra.running.processes import until
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 
 BROKEN = "tests.faults.broken.worker_without_guard"
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.running.embedded import free_port
 from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
 from tests.infra.running.processes import command_environment
+from tests.ports import free_port
 from tests.processors.waiting import letters, unsettled
 
 REAL = "processors"

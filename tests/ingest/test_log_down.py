@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from tests.ingest.receivers import DEADLINE_S, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
+from tests.ports import free_port
 
 
 @pytest.fixture

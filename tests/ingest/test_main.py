@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.sockets import listen
 from infra.settings import LogSettings, environment_with
 from tests.ingest.receivers import (
@@ -28,6 +28,7 @@ from tests.ingest.receivers import (
     wait_until,
     write_home,
 )
+from tests.ports import free_port
 
 
 def run_to_its_end(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

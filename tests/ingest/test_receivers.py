@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import FILE_NAME, LogSettings
 from tests.ingest.receivers import (
     GITHUB_SECRET,
@@ -27,6 +27,7 @@ from tests.ingest.receivers import (
     wait_until,
     write_home,
 )
+from tests.ports import free_port
 
 NEW_SECRET = b"the secret that replaces the first"
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings, environment_with
 from ingest.describe import describe
 from ingest.headers import Headers
@@ -25,6 +24,7 @@ from ingest.send import curl_line, receiver_url
 from ingest.settings import IngestSettings
 from schemas.event import StreamEvent
 from tests.ingest.receivers import ROOT, RunningReceiver, write_home
+from tests.ports import free_port
 
 Stored = Callable[[], dict[str, StreamEvent]]
 

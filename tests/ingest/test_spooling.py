@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.spools import read_spools
 from infra.streams.entries import as_fields
@@ -21,6 +21,7 @@ from infra.streams.outcomes import alias_of
 from tests.infra.streams.raw import open_raw
 from tests.ingest.receivers import DEADLINE_S, SOURCES, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
 from tests.ingest.spooling import segment_files, spooled_events
+from tests.ports import free_port
 
 TIMEOUT_MS = 1000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import groups, leases
 from infra.streams.connection import open_pipeline
@@ -22,6 +22,7 @@ from processors import Delivery, StreamEvent, intake, processor
 from schemas.event import Priority
 from tests.events import an_event
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 from tests.processors.conftest import Starter
 from tests.processors.waiting import letters, take_and_die, unsettled, until
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.slots import slot_of_key
@@ -18,6 +17,7 @@ from processors import Delivery, Retry, StreamEvent, processor
 from schemas.errors import StreamUnavailable
 from tests.contracts.clusters import EmbeddedCluster, SlotMove
 from tests.events import an_event
+from tests.ports import free_port
 from tests.processors.conftest import Starter
 from tests.processors.waiting import unsettled, until
 from tests.sending import until_appended

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from infra.running.embedded import free_port
 from infra.settings import environment_with
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent.parent
 

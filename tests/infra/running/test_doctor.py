@@ -6,12 +6,13 @@ import socket
 from pathlib import Path
 
 from infra.running.doctor import Finding, examine, examine_spools
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.segments import Segment
 from infra.settings import load_settings
 from infra.spools import Folder
 from tests.infra.running.processes import run_module
+from tests.ports import free_port
 
 
 def found(home: Path, check: str) -> list[Finding]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.running.healthcheck import answers_ok, chosen
 from infra.running.initialise import initialise
 from infra.running.ops import OpsServer
@@ -14,6 +14,7 @@ from infra.settings import load_settings
 from infra.telemetry import Telemetry
 from schemas.errors import ConfigError
 from tests.infra.running.processes import run_module
+from tests.ports import free_port
 
 MODULE = "infra.running.healthcheck"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
@@ -15,6 +15,7 @@ from tests.logs import own_log as own_log
 from tests.logs import own_pipeline as own_pipeline
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
+from tests.ports import free_port
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings
 from infra.streams import groups
 from infra.streams.connection import open_blocking, open_pipeline
@@ -29,6 +28,7 @@ from tests.contracts.clusters import ClusterNode, EmbeddedCluster, SlotMove, wai
 from tests.events import an_event
 from tests.faults.breaking import break_script
 from tests.infra.streams.deliveries import make_due, read_one, reader_of, settle_as
+from tests.ports import free_port
 from tests.sending import until_appended
 
 PASSWORD = "a-test-password"

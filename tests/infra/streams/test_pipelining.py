@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_pipeline
 from infra.streams.pipelining import Pipeline, ServerPipeline
 from schemas.errors import StreamUnavailable
+from tests.ports import free_port
 
 
 async def test_concurrent_calls_get_their_own_replies(pipeline: Pipeline) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking
 from infra.streams.probe import ServerFacts, refuse_unfit, why_alone, why_outdated, why_unfit
 from infra.streams.stream import EventStream
 from schemas.errors import ConfigError
 from tests.events import an_event
+from tests.ports import free_port
 
 FIT = ServerFacts("valkey", "9.1.2", (7, 2), append_only=True, append_fsync="always", eviction="noeviction", role="master")
 LOG = LogSettings(url="redis://127.0.0.1")

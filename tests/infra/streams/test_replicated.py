@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.running.embedded import free_port
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, open_pipeline
 from infra.streams.keys import Keys
@@ -18,6 +17,7 @@ from schemas.errors import StreamUnavailable
 from tests.contracts.clusters import wait_until
 from tests.contracts.replicas import ReplicatedServer
 from tests.events import an_event
+from tests.ports import free_port
 from tests.sending import until_appended
 
 PASSWORD = "a-test-password"
