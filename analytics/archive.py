@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from analytics.commits import Commit, CommittedTable
 from analytics.decoders import DECODERS
 from analytics.feeds import FEEDS, Feed
 from analytics.lives import Known, Met
+from analytics.owing import owing
 from analytics.plan import Range
 from analytics.settings import ArchiveSettings
 from analytics.source import RECHECK_NEEDED, read_ranges
@@ -34,6 +35,7 @@ from infra.failpoints import reach
 from infra.settings import LogSettings
 from infra.streams.ranges import ArchiveLog, Look
 from infra.streams.seen import SeenWindow
+from infra.streams.settled import Settled
 from infra.telemetry import Telemetry
 from schemas.errors import TableUnavailable
 
@@ -55,6 +57,8 @@ class Archive:
     failures: Failures
     check_lease: Callable[[], None] = lambda: None
     """Raises NotTheArchive when somebody else fills the tables by now."""
+    settled: list[Settled] = field(default_factory=list)
+    """How far groups had settled the streams when this run last saw the log in order, if it has: newer than what the last commit says."""
 
     @property
     def feed(self) -> Feed:
@@ -66,6 +70,7 @@ class Archive:
             self.telemetry.log.error("a commit did not reach the disk, is set aside and will be made again", version=version)
         last = owners.known(self.spark, self.table, commit=self.table.newest_commit(run=uuid.uuid4().hex))
         self.log.look()  # Begins the shards, so that there is a group to move.
+        self.log.make_good(groups=last.groups, owing=last.owing)
         move(self.log, last)
         return last
 
@@ -81,10 +86,18 @@ class Archive:
         self.telemetry.log.error("the table was restored, and what it lacks is read again", table=left.table, rows=left.totals.rows)
         return left
 
-    def _seen(self, look: Look, *, last: Commit) -> Look:
-        """Where the table's streams end, by the log's own word and by what receivers of this home were told before it died."""
-        noted = highest_acknowledged(self.home, since_ms=self.clock.now_ms() - 1000 * self._window.ttl_s)
-        return lives.with_acknowledged(look.of(self.feed.table.streams), known=last.lives, highest=noted)
+    def _opened(self, last: Commit, *, look: Look) -> tuple[Commit, Look]:
+        """The commit after `last`, and where streams end by the log's own word and by what receivers here were told before it died."""
+        now_ms = self.clock.now_ms()
+        noted = highest_acknowledged(self.home, since_ms=now_ms - 1000 * self._window.ttl_s)
+        told = lives.with_acknowledged(look, known=last.lives, highest=noted)
+        commit = opened(last, look=told, now_ms=now_ms, window=self._window)
+        if commit.accepted_before > last.accepted_before:
+            # The log was set back. By its own word alone: what only receivers remember no group will be handed.
+            settled = self.settled[0] if self.settled else last.settled
+            groups = sorted({group for marks in settled.values() for group in marks})
+            commit = replace(commit, groups=groups, owing=owing(look.ends, known=last.lives, settled=settled))
+        return commit, told
 
     def run_batch(self, last: Commit, *, look: Look | None = None) -> Commit:
         """Archives what the log has beyond `last`, up to the cap; returns `last` itself when there is nothing.
@@ -93,13 +106,14 @@ class Archive:
         """
         reach("archive.before_plan")
         last = self._continued(last)
-        look = self._seen(look or self.log.look(), last=last)
+        look = (look or self.log.look()).of(self.feed.table.streams)
         if look.has_new_groups:
             move(self.log, last)  # They stand at the beginning, and would keep the log from being trimmed.
+        commit, look = self._opened(last, look=look)
         watching.tell_lag(self.telemetry, ends=look.ends, archived=last.positions)
-        commit = opened(last, look=look, now_ms=self.clock.now_ms(), window=self._window)
         planned = plan.plan(look.ends, archived=last.positions, open_streams=lives.open_streams(commit.lives))
         if not planned and commit.accepted_before == last.accepted_before:
+            self._note_settled(look)
             return self.warm(last) if is_aged(last, now_ms=self.clock.now_ms()) else last
         ranges = planned if self.feed.is_surveyed else self._capped(planned)
         reach("archive.planned")
@@ -107,9 +121,13 @@ class Archive:
         with self.failures.counted(), watching.batch(self.telemetry, log=self.log, ranges=ranges) as told:
             committed = self._archive(ranges, commit=commit, last=last)
             told(committed)
+        self._note_settled(look)
         watching.tell_lag(self.telemetry, ends=look.ends, archived=committed.positions)
         self.log.forget(lives.expired(committed.lives, before_ms=self.clock.now_ms() - 1000 * self._window.ttl_s))
         return committed
+
+    def _note_settled(self, look: Look) -> None:
+        self.settled[:] = [look.settled]
 
     @property
     def _window(self) -> SeenWindow:
@@ -227,6 +245,7 @@ def following(last: Commit) -> Commit:
         owners=None if last.owners is None else last.owners_after,
         erased=last.erased,
         expired=last.expired,
+        settled=last.settled,
         before=last.totals,
     )
 
@@ -243,6 +262,7 @@ def opened(last: Commit, *, look: Look, now_ms: int, window: SeenWindow) -> Comm
         accepted=look.accepted,
         accepted_before=last.accepted_before + gone,
         recheck_until_ms=now_ms + 1000 * window.ttl_s if gone else last.recheck_until_ms,
+        settled=look.settled,
     )
 
 
@@ -265,6 +285,7 @@ def commit_then_move(
     committed = owners.counted(rows.sparkSession, table, commit=table.append(rows, commit=commit))
     reach("archive.before_move")
     check_lease()
+    log.make_good(groups=committed.groups, owing=committed.owing)
     # Move the group after the synced commit, to what was read back from it. A crash in between repeats the move, which is
     # harmless; the other order would lose rows.
     move(log, committed, since=last)

@@ -16,6 +16,9 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
     owners      how many accepted events had a row before this commit: {tenant:source: count}
     erased, expired   how many accepted events were deleted from it until now, because somebody asked for it, and because they were past
                 their retention: {tenant:source: count}
+    settled     up to where each durable group had settled the streams: {stream: {group: {incarnation, entry_id, sequence}}}
+    groups      the durable groups that a log which was set back before this commit had; owing: what they are owed since, as
+                [{shard, group, range}]; both empty in all other commits
     before      totals of all earlier commits: {rows, duplicates, lost, foreign, repeated}
 """
 
@@ -38,7 +41,9 @@ from analytics.lives import Life, LivesOfStreams
 from analytics.session_settings import settings_of
 from analytics.synced import SyncedTable, as_unavailable
 from analytics.tables import Table
+from infra.streams.owed import OwedRange
 from infra.streams.positions import Position, StreamName
+from infra.streams.settled import Owing, Settled
 from schemas.errors import TornTable, WriteSkipped
 
 FORM = 2
@@ -79,6 +84,9 @@ class Commit:
     """None where no commit has counted them yet."""
     erased: dict[str, int] = field(default_factory=dict)
     expired: dict[str, int] = field(default_factory=dict)
+    settled: Settled = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
+    owing: list[Owing] = field(default_factory=list)
     before: Totals = field(default_factory=Totals)
     rows: int = 0
     """Counted by Delta; known once it is committed."""
@@ -124,6 +132,9 @@ def to_metadata(commit: Commit) -> str:
         "owners": commit.owners,
         "erased": commit.erased,
         "expired": commit.expired,
+        "settled": {str(stream): groups for stream, groups in commit.settled.items()},
+        "groups": commit.groups,
+        "owing": commit.owing,
         "before": commit.before,
     }
     return orjson.dumps({"hooklake": FORM, **facts}).decode()
@@ -145,6 +156,12 @@ def from_metadata(text: str, *, rows: int) -> Commit | None:
             owners=found.get("owners"),
             erased=found.get("erased", {}),
             expired=found.get("expired", {}),
+            settled={
+                StreamName.parse(stream): {group: Position(**position) for group, position in groups.items()}
+                for stream, groups in found.get("settled", {}).items()
+            },
+            groups=found.get("groups", []),
+            owing=[Owing(one["shard"], one["group"], OwedRange(**one["range"])) for one in found.get("owing", [])],
             before=Totals(**found["before"]),
             rows=rows,
         )

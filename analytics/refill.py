@@ -1,4 +1,4 @@
-"""Owns the refill: what was taken off the log to make room is given back to its groups from the table, by itself, beside the batches.
+"""Owns the refill: what groups are owed (`owed.py`) is given back to them from the table, by itself, beside the batches.
 
 At most a thousand events wait for a group in a shard; more follow as it settles them. The script that appends them shortens what is
 owed, so that a kill at any moment hands nothing twice and leaves nothing out. They are not marked as a replay: the group has never

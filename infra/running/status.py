@@ -238,7 +238,7 @@ def show(found: Status) -> None:
 def owed_sentences(groups: list[GroupState]) -> list[str]:
     """Nobody has to act: the archive gives it back while the group settles what it is given. Pure."""
     return [
-        f"group {state.group} is owed {state.owed} events that were taken off the log to make room; the archive gives them back"
+        f"group {state.group} is owed {state.owed} events that the log has no longer; the archive gives them back"
         for state in groups
         if state.owed
     ]

@@ -37,6 +37,16 @@ async def note_alive(pipeline: Pipeline, *, keys: Keys, group: str) -> None:
         await pipeline.run("alive", keys=[keys.registry(shard)], args=[group])
 
 
+def declare_again(client: redis.Redis, *, keys: Keys, group: str) -> None:
+    """Puts a durable group back on a log that has forgotten it; once, so that one which is removed afterwards stays removed."""
+    said = f"said:{group}"
+    if not client.hexists(keys.ledger(0), said):
+        for shard in keys.all_shards():
+            at = [keys.registry(shard), keys.ledger(shard), *group_streams(keys, shard=shard, group=group)]
+            run_blocking(client, "declare", keys=at, args=[group, "durable"])
+        client.hset(keys.ledger(0), said, 1)
+
+
 def declare_archive(client: redis.Redis, *, keys: Keys) -> int:
     """The same for `archive`, which reads events and what is recorded beside them."""
     return sum(_declare_archive(client, keys=keys, shard=shard) for shard in keys.all_shards())

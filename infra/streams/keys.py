@@ -45,6 +45,8 @@ Fields of the ledger:
     dead:<group>, closed:<group>               dead letters written; those requeued, discarded or past their retention
     lost:<group>                               entries that somebody trimmed beneath the group, in work or not yet delivered
     owed:<group>                               events that `{n}:owed:<group>` stands for
+    said:<group>, said:<group>:<owed field>    that the group was declared again after the log was wiped (shard 0), and that this much
+                                               became owed to it: each is done once
     rows:events, lost:archive                  rows of the table after the newest commit, entries that no row will have (shard 0)
     rows:<table>, missing:<table>              the same of dead_letters, outcomes and quarantine (shard 0)
     foreign:events, repeated:events            rows that nobody accepted; events that were accepted again and have a row (shard 0)

@@ -7,7 +7,7 @@ moved, after the fact, to what is synced in the table.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,12 @@ from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
 from infra.streams.delayed import promote_due_blocking
 from infra.streams.entries import Entry, Fields
-from infra.streams.groups import declare_archive
+from infra.streams.groups import declare_again, declare_archive
 from infra.streams.keys import ARCHIVE_GROUP, ARCHIVED_STREAMS, EVENT_STREAMS, Keys
 from infra.streams.ledger import Counts, numbers_of, read_counts
 from infra.streams.positions import START, Position, StreamName, id_order
 from infra.streams.scripts import run_blocking
+from infra.streams.settled import Owing, Settled, of_streams, read_settled
 from infra.streams.stream import begun, new_incarnation
 
 # A reply is made whole in the server's memory before it is sent. How much the next entries weigh is not known before they
@@ -56,11 +57,13 @@ class Look:
     """How many events each shard's ledger has counted."""
     has_new_groups: bool = False
     """Whether a stream lacked the archive's group, which then stands at the stream's beginning."""
+    settled: Settled = field(default_factory=dict)
 
     def of(self, streams: Collection[str]) -> Look:
         """What it says of these streams; only events are counted as accepted. Pure."""
         ends = [end for end in self.ends if end.stream.name in streams]
-        return replace(self, ends=ends, accepted=self.accepted if set(streams) & set(EVENT_STREAMS) else {})
+        accepted = self.accepted if set(streams) & set(EVENT_STREAMS) else {}
+        return replace(self, ends=ends, accepted=accepted, settled=of_streams(self.settled, [end.stream for end in ends]))
 
 
 class _Numbered(NamedTuple):
@@ -94,9 +97,11 @@ class ArchiveLog:
             # A delayed set that makes no sense must not keep the archive from emptying the log; `status` shows it.
             with contextlib.suppress(redis.ResponseError):
                 promote_due_blocking(self._client, keys=self._keys)
+            # Before the ends: what a group settles in between is owed to it rather than taken for settled.
+            settled = read_settled((shard, self._settled(shard)) for shard in self._keys.all_shards())
             found = [self._look_at(shard) for shard in self._keys.all_shards()]
         ends = [end for ends, _ in found for end in ends]
-        return Look(ends, dict(enumerate(accepted for _, accepted in found)), has_new_groups=created > 0)
+        return Look(ends, dict(enumerate(accepted for _, accepted in found)), has_new_groups=created > 0, settled=settled)
 
     def ends(self) -> list[StreamEnd]:
         return self.look().ends
@@ -104,6 +109,10 @@ class ArchiveLog:
     def _begin(self, shard: int) -> None:
         at = [self._keys.ledger(shard), self._keys.registry(shard)]
         begun(run_blocking(self._client, "begin", keys=at, args=[new_incarnation(), self._keys.shards]), keys=self._keys)
+
+    def _settled(self, shard: int) -> Any:
+        at = [self._keys.registry(shard), self._keys.ledger(shard), *self._keys.event_streams(shard)]
+        return run_blocking(self._client, "settled", keys=at, args=[])
 
     def _look_at(self, shard: int) -> tuple[list[StreamEnd], int]:
         at = [self._keys.ledger(shard), *self._keys.archived_streams(shard)]
@@ -202,6 +211,18 @@ class ArchiveLog:
                     args=[ARCHIVE_GROUP, stream.name, at.incarnation, at.entry_id, at.sequence],
                 )
                 reach("archive.between_moves")
+
+    def make_good(self, *, groups: Iterable[str], owing: Iterable[Owing]) -> None:
+        """Brings back groups that a wiped log has forgotten, and writes down what they are owed; repeating it is harmless.
+
+        Before anything is trimmed: until its worker declares it again, nothing would be kept for a group.
+        """
+        with translated():
+            for group in groups:
+                declare_again(self._client, keys=self._keys, group=group)
+            for one in owing:
+                at = [self._keys.owed(one.shard, one.group), self._keys.ledger(one.shard)]
+                run_blocking(self._client, "owe", keys=at, args=[one.group, one.range.field, one.value, one.range.events])
 
     def note_totals(self, totals: Mapping[str, int]) -> None:
         """Writes down, under names of the ledger, what the table has and will never have, for whoever balances the books."""

@@ -147,9 +147,7 @@ def test_what_is_owed_is_shown_and_asks_for_nobody(open_archive: OpenArchive, lo
 
     found = look(log, home)
 
-    assert owed_sentences(found.groups) == [
-        "group g is owed 3 events that were taken off the log to make room; the archive gives them back"
-    ]
+    assert owed_sentences(found.groups) == ["group g is owed 3 events that the log has no longer; the archive gives them back"]
     assert [need for need in needs_of(found, processes={}) if "owed" in need] == []
 
 
