@@ -98,6 +98,8 @@ def rows_of(found: Mapping[str, Sequence[Received]]) -> list[Row]:
     ours = rates["hooklake"]
     return [
         Row("ingest/starlette", RATE, ours, rates["starlette"], Goal(0.6)),
+        Row("ingest/least-durable", RATE, ours, rates["least-durable"]),
+        Row("ingest/least-durable-starlette", RATE, rates["least-durable"], rates["starlette"]),
         Row("ingest/fastapi-celery", RATE, ours, rates["fastapi-celery"], Goal(4)),
         Row("ingest/two-receivers", RATE, rates["two-receivers"], ours),
         Row("ingest/many-sources", "µs/request", costs["many-sources"], costs["hooklake"], Goal(1.2, "at most")),

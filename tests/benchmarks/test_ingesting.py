@@ -15,6 +15,7 @@ from tests.documents import ROOT, table_rows
 PAGE = ROOT / "tests" / "benchmarks" / "README.md"
 RATES = {
     "starlette": 10_000.0,
+    "least-durable": 8_000.0,
     "hooklake": 6_000.0,
     "fastapi-celery": 1_000.0,
     "two-receivers": 9_000.0,
@@ -50,6 +51,7 @@ def test_goals_are_judged_against_the_right_anchor() -> None:
         "ingest/latency-p99": True,
     }
     assert (rows["ingest/two-receivers"].ratio, rows["ingest/many-sources"].ratio) == (1.5, 1.5)
+    assert (rows["ingest/least-durable"].ratio, rows["ingest/least-durable-starlette"].ratio) == (0.75, 0.8)
     assert rows["ingest/latency-p99.9"].ours.median == 30.0
 
 
