@@ -68,6 +68,7 @@ class Archive:
         """What the table has; first puts the group there, in case the last run died between its commit and its move."""
         for version in self.table.set_aside:
             self.telemetry.log.error("a commit did not reach the disk, is set aside and will be made again", version=version)
+        self.table.set_aside.clear()
         last = owners.known(self.spark, self.table, commit=self.table.newest_commit(run=uuid.uuid4().hex))
         self.log.look()  # Begins the shards, so that there is a group to move.
         self.log.make_good(groups=last.groups, owing=last.owing)
@@ -82,7 +83,7 @@ class Archive:
         """What to continue: `last`, unless somebody has restored the table meanwhile, which then lacks what came after."""
         if not self.table.is_restored():
             return last
-        left = self.table.newest_commit(run=last.run)
+        left = owners.known(self.spark, self.table, commit=replace(self.table.newest_commit(run=last.run), owners=None))
         self.telemetry.log.error("the table was restored, and what it lacks is read again", table=left.table, rows=left.totals.rows)
         return left
 

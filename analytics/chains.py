@@ -47,6 +47,7 @@ class Chain:
         """Archives one batch of what there is; says whether there is more."""
         archive = self.open()
         before = self.last = self.last or archive.start()
+        self.last = None  # Should it fail: whether it was committed only the table knows.
         self.last = archive.run_batch(before, look=look)
         return self.last is not before and self.last.cut
 

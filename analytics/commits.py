@@ -47,6 +47,7 @@ from infra.streams.settled import Owing, Settled
 from schemas.errors import TornTable, WriteSkipped
 
 FORM = 2
+RECHECKED_FOR_MS = 100 * 3_600_000
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 Positions = dict[StreamName, Position]
 
@@ -187,6 +188,8 @@ class CommittedTable(SyncedTable):
         """What did not reach the disk before a power cut, and where it lies now."""
         self._is_past = is_past
         super().__init__(spark, table=table, location=location)
+        self._looked_at = self._version
+        """Up to which version somebody has looked for one that was restored: it may lie beneath a commit of ours."""
 
     def _set_aside_torn(self, table: Path) -> None:
         while (version := torn.newest_version(table)) is not None and (reason := torn.why_torn(table, version=version)):
@@ -229,15 +232,16 @@ class CommittedTable(SyncedTable):
         return commit is not None and commit.table == self.table.name
 
     def newest_commit(self, *, run: str) -> Commit:
-        """What to continue, as a commit of this run's; an empty table has nothing archived."""
+        """What to continue, as a commit of this run's; an empty table has nothing archived. Raises TableUnavailable."""
+        self._catch_up()
         found = self._from_log(start=self._version) or (self._from_rows() if self._has_foreign_rows() else None)
         return replace(found, run=run) if found else Commit(run, self.table.name, 0, {})
 
     def is_restored(self) -> bool:
         """Whether somebody has brought back an older version since the last look or append; `newest_commit` then says what is left."""
         with as_unavailable(self.location, cannot="be read"):
-            entries = list(self._log.since(self._version))
-        self._version = entries[-1].version if entries else self._version
+            entries = list(self._log.since(self._looked_at))
+        self._version = self._looked_at = entries[-1].version if entries else self._looked_at
         return any(entry.restored_to is not None for entry in entries)
 
     def _from_log(self, *, start: int) -> Commit | None:
@@ -245,15 +249,32 @@ class CommittedTable(SyncedTable):
         for entry in self._log.downwards(start=start):
             commit = commit_in(entry)
             if commit is not None and commit.table == self.table.name:
-                return commit
+                return self._or_what_was_restored(commit, version=entry.version)
             if entry.restored_to is not None:
                 return self._from_restored(entry)
         return None
 
+    def _or_what_was_restored(self, commit: Commit, *, version: int) -> Commit:
+        """The commit, unless the table was restored while it was made: then it says more than the table has.
+
+        What is left then is what was restored and the rows of this one, with which all that is read again is compared.
+        """
+        for entry in self._log.downwards(start=version - 1):
+            if self._is_ours(entry):
+                return commit
+            if entry.restored_to is not None:
+                left = self._from_restored(entry)
+                if left is None or left.totals.rows == commit.before.rows:
+                    return commit
+                until_ms = commit.committed_at_ms + RECHECKED_FOR_MS
+                made = replace(left, batch=commit.batch, before=left.totals, rows=commit.rows, read=commit.rows, lost=0, owners=None)
+                return replace(made, recheck_until_ms=max(until_ms, left.recheck_until_ms), committed_at_ms=commit.committed_at_ms)
+        return commit
+
     def _from_restored(self, entry: LogEntry) -> Commit | None:
         """The positions of the version that was brought back, with the batch number of the newest: Delta would ignore a lower one."""
         before = self._from_log(start=entry.version - 1)
-        left = self._from_rows() if entry.restored_to == BY_TIME else self._from_log(start=entry.restored_to or 0)
+        left = (None if entry.restored_to == BY_TIME else self._from_log(start=entry.restored_to or 0)) or self._from_rows()
         batch = before.batch if before else 0
         return replace(left, batch=max(batch, left.batch)) if left else Commit("", self.table.name, batch, {})
 

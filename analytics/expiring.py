@@ -34,6 +34,7 @@ def expire(chain: Chain, *, before: date, dry_run: bool) -> int:
     commit = replace(following(last), lives=last.lives, expired=expired)
     table = DeltaTable.forPath(archive.spark, archive.table.location)
     archive.check_lease()
+    chain.last = None  # Should it fail: whether it was committed only the table knows.
     chain.last = archive.table.change(lambda: table.delete(condition), commit=commit)
     move(archive.log, chain.last)
     return rows

@@ -62,6 +62,13 @@ class SyncedTable(ABC):
         entry = self.own_entry()
         return entry.version if entry else 0
 
+    def _catch_up(self) -> None:
+        """Syncs what came since: a commit whose maker failed before he had, and what others did."""
+        with as_unavailable(self.location, cannot="be read"):
+            for entry in self._log.since(self._version):
+                self._log.sync(entry)
+                self._version = entry.version
+
     def dataframe(self) -> DataFrame:
         """The table as it is now."""
         return self._spark.read.format("delta").load(self.location)

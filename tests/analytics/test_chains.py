@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analytics import synced
 from analytics.archive import Archive
 from analytics.chains import MANY, Chain, Chains
 from analytics.commits import Commit, Totals
@@ -21,7 +22,7 @@ from infra.streams.overview import read_overview
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog, Look, StreamEnd
 from infra.telemetry import Telemetry
-from schemas.errors import NotTheArchive, SchemaDrift, TableUnavailable
+from schemas.errors import NotTheArchive, SchemaDrift, TableUnavailable, WriteSkipped
 from tests.analytics.conftest import OpenArchive, append
 from tests.analytics.living import live
 from tests.events import an_event
@@ -150,6 +151,29 @@ def test_a_table_of_records_that_cannot_be_filled_keeps_no_event_waiting(world: 
     assert chains.events.last is not None
     assert chains.events.last.totals == Totals(rows=2)
     assert refused == ["dead_letters", "outcomes", "quarantine"]  # each once, and not again at once
+
+
+def test_a_commit_that_somebody_elses_lies_upon_is_found_by_the_next_try(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains = world.chains()
+    chains.begin()
+    archive, reached = chains.events.open(), list[str]()
+
+    def reach(name: str) -> None:
+        reached.append(name)
+        if name == "archive.before_read_back" and reached.count(name) == 1:
+            archive.spark.sql(f"ALTER TABLE delta.`{archive.table.location}` SET TBLPROPERTIES ('x' = 'y')")
+
+    append(world.log, world.home, an_event())
+    monkeypatch.setattr(synced, "reach", reach)
+    with pytest.raises(WriteSkipped):
+        chains.step()
+    append(world.log, world.home, an_event())
+
+    chains.step()
+
+    assert chains.events.last is not None
+    assert chains.events.last.totals == Totals(rows=2)
+    assert len(world.rows(chains, "events", "id")) == 2
 
 
 def test_who_is_no_longer_the_archive_stops_whatever_table_says_so(world: World) -> None:
