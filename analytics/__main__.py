@@ -45,6 +45,7 @@ from infra.streams.owed import Owed
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
+from schemas.errors import Unavailable
 
 app = typer.Typer(add_completion=False)
 
@@ -173,10 +174,20 @@ class Loop:
             has_more = self.chains.step()
             if self.refill is not None:
                 self.refill.step()
-        for serve in self.between:
-            if not self.stop.is_set():
-                serve(self.chains)
+        self._do_between(self.chains)
         self.stop.wait(rest_s(self.interval_ms, took_s=time.monotonic() - began))
+
+    def _do_between(self, chains: Chains) -> None:
+        """All of it: what has to wait for better times keeps nothing else from being done. Raises its error."""
+        reasons: list[Unavailable] = []
+        for serve in self.between:
+            try:
+                if not self.stop.is_set():
+                    serve(chains)
+            except Unavailable as error:
+                reasons.append(error)
+        if reasons:
+            raise reasons[0]
 
     def _begin(self, chains: Chains) -> None:
         """Ready is who has been through a whole batch, be it empty."""

@@ -27,10 +27,16 @@ class Desk:
     telemetry: Telemetry
 
     def serve(self, chains: Chains) -> None:
-        """Carries out what was asked for since the last look."""
+        """Carries out what was asked for since the last look. One that has to wait holds up no other; its error is raised at the end."""
+        reasons: list[Unavailable] = []
         for name in self.requests.waiting():
-            self.carry_out(name, chains=chains)
+            try:
+                self.carry_out(name, chains=chains)
+            except Unavailable as error:
+                reasons.append(error)
             self.requests.clear(now_s=time.time())
+        if reasons:
+            raise reasons[0]
 
     def carry_out(self, name: str, *, chains: Chains, told: Tell = lambda *_: None) -> None:
         """Answers the request, unless time may help: then it waits for the next round, and the error is raised."""

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics import shredding
-from analytics.archive import following, move
+from analytics.archive import Archive, following, move
 from analytics.chains import Chain, Chains
 from analytics.erase_selection import Selection
 from analytics.gold_erasing import erase_from_gold
@@ -29,6 +29,7 @@ from analytics.statements import refuse_all_but_a_condition
 from infra.failpoints import reach
 from infra.spools import folders, read_spools
 from infra.streams.erasing import Chosen, Erasing
+from infra.streams.replays import Replays
 from infra.streams.rewriting import rewrite_files
 from schemas.errors import RequestFailed, Unavailable
 
@@ -54,12 +55,17 @@ def act(chains: Chains, request: Request, tell: Tell) -> Result:
         found = requests.noted(request.name) or counted(log, chosen, chains=chains, selection=selection)
         if request.arguments.get("dry_run"):
             return {"dry_run": True, **found}
+        refuse_beside_replays(archive, has_begun=requests.noted(request.name) is not None)
         requests.note(request.name, content=found)
         reach("erase.before_log")
         log.erase(chosen, tell=lambda gone: tell("erasing from the log", gone, 0))
+        # What a worker has given up since, or what has come due, stood above the archived mark and was left alone.
+        chains.drain()
+        log.erase(chosen_in_log(log, chains=chains, selection=selection))
         reach("erase.before_rows")
         note_owed(log, archive=archive, selection=selection)
         erase_from_tables(chains, selection=selection, tell=tell)
+        refuse_beside_replays(archive, has_begun=True)
         reach("erase.before_rewrite")
         tell("rebuilding the log's streams", 0, 0)
         marked = [f"bytes in {stream}, which go when it is trimmed" for stream in (log.rebuild() if is_now else [])]
@@ -69,7 +75,7 @@ def act(chains: Chains, request: Request, tell: Tell) -> Result:
         left = shredding.shred(kept(chains), tell=tell) if is_now else []
         reach("erase.before_record")
         log.record(by=request.by, name=request.name, facts={**selection.described(), **_flat(found), "now": int(is_now)})
-    return {"dry_run": False, **found, "rewritten": rewritten, "left": [*marked, *left, *_damaged(chains)]}
+    return {"dry_run": False, **found, "rewritten": rewritten.done, "left": [*marked, *rewritten.left, *left, *_damaged(chains)]}
 
 
 def refuse_wrong_condition(chains: Chains, selection: Selection) -> None:
@@ -89,6 +95,22 @@ def wait_for_spools(request: Request, *, chains: Chains) -> None:
     if time.time() - request.asked_ms / 1000 > SPOOLS_WITHIN_S:
         raise RequestFailed(f"{sentence}: run a receiver until they are on the log, then ask again; nothing was erased")
     raise Unavailable(sentence)
+
+
+def refuse_beside_replays(archive: Archive, *, has_begun: bool) -> None:
+    """A replay has events in hand that it would put back. Raises RequestFailed, and Unavailable once something is gone."""
+    with closing(Replays.open(archive.log_settings, home=archive.home)) as replays:
+        open_ones = [replay for replay in replays.all() if not replay.is_done]
+    if not open_ones:
+        return
+    one = open_ones[0]
+    sentence = f"replay {one.id} into group {one.group} is not finished, and might hand out again what is erased"
+    if has_begun:
+        raise Unavailable(sentence)
+    raise RequestFailed(
+        f"{sentence}: let it end (`hooklake replay --resume {one.id}` if it was interrupted) or end it with `hooklake replay cancel "
+        f"{one.id}`, then ask again; nothing was erased"
+    )
 
 
 def chosen_in_log(log: Erasing, *, chains: Chains, selection: Selection) -> Chosen:
@@ -156,6 +178,7 @@ def erase_rows(chain: Chain, *, selection: Selection, events: DataFrame) -> int:
     commit = replace(following(last), lives=last.lives, erased=erased)
     table = DeltaTable.forPath(archive.spark, archive.table.location)
     archive.check_lease()
+    chain.last = None  # Should it fail: whether it was committed only the table knows.
     if chain.table.name == "events":
         chain.last = archive.table.change(lambda: table.delete(selection.condition()), commit=commit)
     else:

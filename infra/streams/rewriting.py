@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis.cluster import RedisCluster
@@ -16,14 +16,35 @@ from schemas.errors import StreamUnavailable
 PATIENCE_S = 600.0
 
 
-def rewrite_files(log: LogSettings, *, home: Path) -> list[str]:
-    """Returns when it is done, with what was rewritten; raises StreamUnavailable where a server fails to, or may not be asked."""
-    client = open_blocking(log, home=home)
+class Rewritten(NamedTuple):
+    """What was written anew, and sentences about what could not be."""
+
+    done: list[str]
+    left: list[str]
+
+
+def rewrite_files(log: LogSettings, *, home: Path) -> Rewritten:
+    """Returns when it is done; raises StreamUnavailable where a server fails to. One that may not be asked to is left as it is."""
+    rewritten, client = Rewritten([], []), open_blocking(log, home=home)
     try:
         with translated():
-            return [said for server in _servers(client) for said in _rewrite(server)]
+            for server in _servers(client):
+                try:
+                    rewritten.done.extend(_rewrite(server))
+                except redis.ResponseError as error:
+                    if not is_refusal(error):
+                        raise
+                    rewritten.left.append(
+                        f"bytes in the files of the log's server, until it rewrites them: it refuses to be asked ({error})"
+                    )
     finally:
         client.close()
+    return rewritten
+
+
+def is_refusal(error: redis.ResponseError) -> bool:
+    """Whether it would be answered in the same way another time, as by managed servers. Pure."""
+    return isinstance(error, redis.exceptions.NoPermissionError) or "unknown command" in str(error).lower()
 
 
 def _servers(client: Any) -> list[Any]:

@@ -23,10 +23,13 @@ from infra.clock import Clock
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.spools import SPOOL
+from infra.streams import groups
 from infra.streams.connection import open_pipeline
-from infra.streams.erasing import Erasing
+from infra.streams.erasing import Chosen, Erasing
 from infra.streams.keys import Keys
 from infra.streams.overview import read_overview
+from infra.streams.replays import Replays
+from infra.streams.rewriting import Rewritten
 from infra.streams.settle import RetryLater
 from infra.streams.stream import EventStream
 from ingest.spool import Spool
@@ -38,6 +41,7 @@ from tests.analytics.test_gold import DRIFT_RECIPE, TRAFFIC_RECIPE, table
 from tests.contracts.test_quarantine import a_refused_request
 from tests.events import an_event
 from tests.infra.streams.deliveries import GIVE_UP, read_all, reader_of, settle_as
+from tests.infra.streams.raw import open_raw
 
 GOES, STAYS = "goes", "stays"
 OF_STAYS = {(type_, path): count for type_, count in (("github.push", 3), ("nothing.made", 2)) for path in ("$", "name", "nothing")}
@@ -150,7 +154,7 @@ def test_no_file_has_anything_of_what_was_erased_now_and_the_books_balance(
     counted = world.erase(chains, tenant=GOES, dry_run=True)
     with monkeypatch.context() as broken:
         # The control, in the same world since each costs a minute: neither are the log's files rewritten, nor is gold looked at.
-        broken.setattr(erasing, "rewrite_files", lambda *_, **__: [])
+        broken.setattr(erasing, "rewrite_files", lambda *_, **__: Rewritten([], []))
         broken.setattr(erasing, "erase_from_gold", lambda *_, **__: None)
         erased = world.erase(chains, tenant=GOES, now=True)
     left = world.found(spark)
@@ -229,9 +233,70 @@ def test_an_erasure_that_dies_at_any_step_is_finished_by_the_next_beginning(
     assert world.canary not in str(record)
 
 
+async def give_up_what_is_left(world: World) -> int:
+    pipeline, keys = open_pipeline(world.log, home=world.home, wait_ms=1000), Keys(world.log.prefix, 1)
+    reader = await reader_of(pipeline, keys, consumer="c9")
+    of_tenant = [lease for lease in await read_all(reader) if lease.fields[b"tenant_id"] == GOES.encode()]
+    await settle_as(reader, pipeline, keys, *((lease, GIVE_UP) for lease in of_tenant))
+    await pipeline.close()
+    return len(of_tenant)
+
+
+def test_what_a_worker_gives_up_while_it_is_counted_goes_too_and_a_server_that_refuses_to_rewrite_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fill()
+    chains, really, given_up = world.chains(), erasing.counted, list[int]()
+
+    def counted(*args: Any, **more: Any) -> Any:
+        found = really(*args, **more)
+        given_up.append(asyncio.run(give_up_what_is_left(world)))
+        return found
+
+    monkeypatch.setattr(erasing, "counted", counted)
+    with open_raw(world.log, home=world.home) as operator:
+        operator.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
+
+    result = world.erase(chains, tenant=GOES)
+
+    assert given_up == [2]
+    chains.drain()
+    letters = chains.records[0].open().table.dataframe()
+    assert {row.tenant_id for row in letters.select("tenant_id").distinct().collect()} == {STAYS}
+    with closing(Erasing.open(world.log, home=world.home)) as log:
+        assert log.count(Chosen(GOES)) == Counter()
+    assert result["rewritten"] == []
+    (sentence,) = result["left"]
+    assert "refuses to be asked" in sentence
+
+
 @pytest.fixture
 def chains(open_chains: OpenChains) -> Chains:
     return open_chains()
+
+
+def test_a_replay_that_is_not_finished_is_ended_first(chains: Chains, log: LogSettings, home: Path) -> None:
+    append(log, home, an_event(tenant_id=GOES))
+    asyncio.run(declare(log, home))
+    requests = Requests(home)
+    request = requests.read(requests.ask("erase", arguments={"tenant": GOES}))
+    with closing(Replays.open(log, home=home)) as replays:
+        begun = replays.begin("g", about={"started_at": "2026"})
+
+        with pytest.raises(RequestFailed, match=f"replay cancel {begun.id}`, then ask again; nothing was erased"):
+            erasing.act(chains, request, lambda *_: None)
+        # One that was begun meanwhile is waited for: what it hands out goes with the next pass.
+        with pytest.raises(Unavailable, match=begun.id):
+            erasing.refuse_beside_replays(chains.events.open(), has_begun=True)
+        replays.forget(begun)
+
+    assert erasing.act(chains, request, lambda *_: None)["tables"]["events"] == 1
+
+
+async def declare(log: LogSettings, home: Path) -> None:
+    pipeline = open_pipeline(log, home=home)
+    await groups.declare(pipeline, keys=Keys(log.prefix, log.shards), group="g")
+    await pipeline.close()
 
 
 @pytest.mark.parametrize("where", ["1 +", "no_such_column = 1", "id IN (SELECT id FROM parquet.`/etc`)", "1 = 1) UNION (SELECT 1"])

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from analytics import acts
 from analytics.acts import Desk
 from analytics.archive import Archive
 from analytics.chains import Chains
-from analytics.requests import ANSWERS_KEPT_S, MOST_BEGINNINGS, Progress, Requests
+from analytics.requests import ANSWERS_KEPT_S, MOST_BEGINNINGS, Progress, Request, Requests, Result, Tell
 from analytics.tables import Table
 from infra.settings import LogSettings
 from infra.streams.ranges import ArchiveLog
@@ -87,6 +88,24 @@ def test_a_request_that_kills_the_archive_does_so_a_few_times_only(requests: Req
 
     with pytest.raises(RequestFailed, match=f"died {MOST_BEGINNINGS} times over the request"):
         requests.take_answer(name)
+
+
+def test_a_request_that_has_to_wait_keeps_no_other_waiting(
+    requests: Requests, chains: Chains, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(_: Chains, request: Request, __: Tell) -> Result:
+        if request.arguments["waits"]:
+            raise Unavailable("not yet")
+        return {}
+
+    monkeypatch.setattr(acts, "ACTS", {"upkeep": act})
+    waits, goes = (requests.ask("upkeep", arguments={"waits": waits}) for waits in (True, False))
+
+    with pytest.raises(Unavailable, match="not yet"):
+        Desk(requests, telemetry).serve(chains)
+
+    assert requests.take_answer(goes) == {}
+    assert requests.waiting() == [waits]
 
 
 def test_what_is_unavailable_is_not_the_requests_fault(requests: Requests) -> None:
