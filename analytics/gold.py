@@ -151,4 +151,4 @@ class Gold:
 def in_partitions(column: str, values: Sequence[object]) -> str:
     """The condition that selects these partitions. Pure."""
     texts = sorted("'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'" for value in values)
-    return f"`{column}` IN ({', '.join(texts)})"
+    return f"`{column}` IN ({', '.join(texts)})" if texts else "FALSE"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -111,7 +112,15 @@ def _stream_place() -> Column:
 
 def is_wanted(orders: Orders) -> Column:
     """Whether a row is among what is to be given back."""
-    conditions = [_is_in(portion, stream=f"{shard}:{portion.item.stream}") for shard, chosen in orders.items() for portion in chosen]
+    conditions, numbers = [], defaultdict[tuple[str, str], list[int]](list)
+    for stream, portion in ((f"{shard}:{portion.item.stream}", portion) for shard, chosen in orders.items() for portion in chosen):
+        if isinstance(portion.item, OwedRange) or not portion.item.number:
+            conditions.append(_is_in(portion, stream=stream))
+        else:
+            # Together: Spark cannot plan a condition for each of very many.
+            numbers[stream, portion.item.incarnation].append(portion.item.number)
+    for (stream, incarnation), of_entries in numbers.items():
+        conditions.append((F.col("stream") == stream) & (F.col("incarnation") == incarnation) & F.col("sequence").isin(of_entries))
     return reduce(Column.__or__, conditions)
 
 
@@ -121,9 +130,7 @@ def _is_in(portion: Portion, *, stream: str) -> Column:
         numbered = (F.col("incarnation") == item.incarnation) & F.col("sequence").between(item.first, portion.upto)
         foreign = F.col("sequence").isNull() & _is_above(item.after) & ~_is_above(item.to)
         return is_here & (numbered | foreign)
-    if not item.number:
-        return is_here & (F.col("entry_id") == item.entry_id)
-    return is_here & (F.col("incarnation") == item.incarnation) & (F.col("sequence") == item.number)
+    return is_here & (F.col("entry_id") == item.entry_id)
 
 
 def _is_above(entry_id: str) -> Column:

@@ -96,8 +96,10 @@ class Histories:
         for mark in marks:
             stream = StreamName.parse(mark.stream)
             # A past incarnation whose numbers are forgotten was archived long before.
-            numbers = self._numbers(stream.shard).get((stream.name, mark.incarnation))
-            left += max(0, mark.number - numbers.archived) if numbers is not None else 0
+            for (name, incarnation), numbers in self._numbers(stream.shard).items():
+                if name == stream.name and incarnation in (mark.incarnation, *mark.known):
+                    last = mark.number if incarnation == mark.incarnation else numbers.given
+                    left += max(0, last - numbers.archived)
         return left
 
     def since(self, marks: Iterable[Mark]) -> list[Mark]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from analytics import gold_commits, synced
 from analytics.commits import Commit, CommittedTable
-from analytics.gold import RECIPES, Gold, Recipe
+from analytics.gold import RECIPES, Gold, Recipe, in_partitions
 from analytics.gold_commits import GoldChain
 from analytics.gold_drift import FURTHER, drift_as_parts, merged_drift
 from analytics.gold_processors import PROCESSORS, settled
@@ -266,6 +266,17 @@ def test_one_table_after_the_other_is_refreshed_and_none_when_gold_is_turned_off
         for gold in (often, rarely, never):
             gold.serve()
     assert refreshed == ["traffic_hourly", "processors_hourly", "schema_drift"]
+
+
+def test_a_batch_without_rows_is_taken_in_like_any_other(spark: SparkSession, events: CommittedTable, open_gold: OpenGold) -> None:
+    archived(events, spark, {"id": "1"}, batch=1)
+    gold = open_gold()
+    gold.refresh(TRAFFIC_RECIPE)
+    archived(events, spark, batch=2)
+
+    gold.refresh(TRAFFIC_RECIPE)
+
+    assert in_partitions("date", []) == "FALSE"
 
 
 def test_what_goes_wrong_with_gold_is_logged_and_tried_again(open_gold: OpenGold, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,14 @@ def test_an_archive_that_takes_nothing_is_not_waited_for_for_ever(log: LogSettin
     with pytest.raises(TableUnavailable, match="1 events wait for the archive"):
         wait_until_archived(histories, marks=marks, patience_s=0.3)
     histories.close()
+
+
+def test_what_a_past_incarnation_has_unarchived_is_waited_for(own_server: EmbeddedServer, home: Path) -> None:
+    log = LogSettings(url=own_server.url)
+    append(log, home, *(an_event() for _ in range(10)))
+    own_server.kill()
+    own_server.start()
+    with closing(Replays.open(log, home=home)) as replays, closing(Histories.open(log, home=home)) as histories:
+        marks = histories.begin("fresh", replay=begin(replays).id)
+
+        assert histories.unarchived(marks) == 10

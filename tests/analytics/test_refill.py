@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.erase_selection import Selection
 from analytics.erasing import erase_rows
+from analytics.giving_back import Portion
 from analytics.owed_numbers import note_owed
 from analytics.raw_rows import raw_entry
-from analytics.refill import Refill, in_calls, raw_fields
+from analytics.refill import Refill, in_calls, is_wanted, raw_fields
 from infra.running.status import needs_of, owed_sentences
 from infra.settings import LogSettings
 from infra.streams import groups
@@ -24,7 +25,7 @@ from infra.streams.connection import open_pipeline
 from infra.streams.erasing import Erasing
 from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.overview import Overview, read_overview
-from infra.streams.owed import Owed, Step
+from infra.streams.owed import Owed, OwedEntry, Step
 from infra.streams.replay import Limits
 from infra.streams.spill import spill
 from infra.telemetry import Telemetry
@@ -116,6 +117,16 @@ def test_what_is_owed_and_erased_is_no_loss_unless_nobody_writes_its_numbers_dow
     assert {event.tenant_id for _, event, _ in found} == {"stays"}
     assert len(found) == 4
     assert [state.lost for state in look(log, home).groups if state.group == "g"] == [4]
+
+
+def test_thousands_of_entries_that_were_in_work_are_found_by_one_condition(spark: SparkSession) -> None:
+    orders = {shard: [Portion(OwedEntry("default", "a", f"{n}-0", n, 1), n) for n in range(1, 1001)] for shard in range(4)}
+    rows = spark.createDataFrame(
+        [("0:default", "a", 7, "7-0"), ("3:default", "a", 1000, "1-0"), ("0:default", "b", 7, "7-0"), ("0:low", "a", 7, "7-0")],
+        "stream STRING, incarnation STRING, sequence LONG, entry_id STRING",
+    )
+
+    assert [(row.stream, row.sequence) for row in rows.where(is_wanted(orders)).collect()] == [("0:default", 7), ("3:default", 1000)]
 
 
 def test_nothing_is_read_from_the_table_while_nothing_is_owed_or_the_group_has_enough(
