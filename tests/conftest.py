@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +64,19 @@ FEW_ROWS = {
 }
 
 
+# Hundreds of servers sync every write, which takes as long as all their work. What a power cut leaves is looked at in file systems of
+# the tests' own, and at full size everything lies on a disk.
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 8 * 1024**3
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--full-size"):
-        set_environment({"SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM, "SPARK_LAUNCHER_OPTS": SHORT_LIVED_JVM})
+    if config.getoption("--full-size"):
+        return
+    set_environment({"SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM, "SPARK_LAUNCHER_OPTS": SHORT_LIVED_JVM})
+    is_first = not hasattr(config, "workerinput")
+    if is_first and config.option.basetemp is None and MEMORY.is_mount() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES:
+        config.option.basetemp = tempfile.mkdtemp(prefix="hooklake-tests-", dir=MEMORY)
+        config.add_cleanup(partial(shutil.rmtree, config.option.basetemp, ignore_errors=True))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoHaveSpark:
