@@ -15,10 +15,12 @@ from pyspark.sql import functions as F
 
 from infra.streams.entries import EVENT_FIELDS, OPTIONAL_FIELDS
 from infra.streams.replay import Replayed
+from infra.streams.scripts import Argument
 
 ORDER = ("received_us", "stream", "entry_ms", "entry_n", "id")
-WITHOUT_VALUES = [part for name in EVENT_FIELDS for part in (name, "")]
-BODY_AT = 2 * EVENT_FIELDS.index("payload") + 1
+WITHOUT_VALUES: list[Argument] = [part for name in EVENT_FIELDS for part in (name, "")]
+NOTHING_MORE = (None,) * len(OPTIONAL_FIELDS)
+BODY_AT = EVENT_FIELDS.index("payload")
 # Spark writes milliseconds by default, and a signature may have been verified in between.
 TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -82,40 +84,55 @@ class Rebuilt(NamedTuple):
 
     shard: int
     place: Place
-    fields: list[str | bytes]
+    values: Sequence[bytes]
+    further: Sequence[Argument]
 
     @property
     def size_bytes(self) -> int:
         """About: all but the body is small."""
-        return len(self.fields[BODY_AT])
+        return len(self.values[BODY_AT])
 
     @property
     def replayed(self) -> Replayed:
-        return Replayed(str(self.place), f"{self.place.entry_ms}-{self.place.entry_n}", self.fields)
+        return Replayed(str(self.place), f"{self.place.entry_ms}-{self.place.entry_n}", self.values, self.further)
 
 
 def rebuilt(batch: pa.RecordBatch) -> Iterator[Rebuilt]:
     """The events of one Arrow batch of `to_entries`, in its order. Pure."""
-    columns = {name: batch.column(name).to_pylist() for name in ("shard", *ORDER)}
-    places = zip(*(columns[name] for name in ORDER), strict=True)
-    for shard, (us, stream, ms, n, event_id), fields in zip(columns["shard"], places, rebuilt_fields(batch), strict=True):
-        yield Rebuilt(shard, Place(us, stream, ms, n, event_id), fields)
+    places = map(Place, *(_values(batch.column(name)) for name in ORDER))
+    for shard, place, (values, further) in zip(_values(batch.column("shard")), places, _entries(batch), strict=True):
+        yield Rebuilt(shard, place, values, further)
 
 
-def rebuilt_fields(batch: pa.RecordBatch) -> Iterator[list[str | bytes]]:
-    """Field, value, field, value, ... of each row; makes no sense for one that is no event. Pure."""
-    columns = {name: batch.column(name).to_pylist() for name in (*EVENT_FIELDS, *OPTIONAL_FIELDS)}
-    values = zip(*(columns[name] for name in EVENT_FIELDS), strict=True)
-    more = zip(*(columns[name] for name in OPTIONAL_FIELDS), strict=True)
+def rebuilt_fields(batch: pa.RecordBatch) -> Iterator[list[Argument]]:
+    """Field, value, field, value, ... of each row, as `encode` writes them; makes no sense for one that is no event. Pure."""
+    for values, further in _entries(batch):
+        fields = WITHOUT_VALUES.copy()
+        fields[1::2] = values
+        yield [*fields, *further]
+
+
+def _entries(batch: pa.RecordBatch) -> Iterator[tuple[Sequence[bytes], Sequence[Argument]]]:
+    """Of each row the values that every event has, and field, value, ... of the others."""
+    values = zip(*(_texts(batch, name) for name in EVENT_FIELDS), strict=True)
+    more = zip(*(_texts(batch, name) for name in OPTIONAL_FIELDS), strict=True)
     for of_event, optional in zip(values, more, strict=True):
-        yield _fields(of_event, optional=optional)
+        yield (
+            of_event if None not in of_event else [value or b"" for value in of_event],
+            () if optional == NOTHING_MORE else _further(optional),
+        )
 
 
-def _fields(values: Sequence[str | bytes | None], *, optional: Sequence[str | None]) -> list[str | bytes]:
-    """As `encode` writes them. Made for every event of a replay, so all values are put between the names at once."""
-    fields: list[Any] = WITHOUT_VALUES.copy()
-    fields[1::2] = values if None not in values else ["" if value is None else value for value in values]
-    for name, value in zip(OPTIONAL_FIELDS, optional, strict=True):
-        if value is not None:
-            fields += (name, value)
-    return fields
+def _further(optional: Sequence[bytes | None]) -> list[Argument]:
+    return [part for name, value in zip(OPTIONAL_FIELDS, optional, strict=True) if value is not None for part in (name, value)]
+
+
+def _texts(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """As the bytes that they are: nobody here looks into them."""
+    return _values(batch.column(name).cast(pa.binary()))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Of a column that has no numbers with gaps between them: by way of numpy, which takes a fraction of what `to_pylist` does."""
+    found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return found

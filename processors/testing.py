@@ -29,7 +29,7 @@ from infra.streams import groups
 from infra.streams.connection import open_pipeline
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.delayed import bring_forward, count_waiting, promote_due
-from infra.streams.entries import encode
+from infra.streams.entries import as_bytes, further_fields, values_of
 from infra.streams.housekeeping import Housekeeping
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
@@ -107,7 +107,8 @@ class Lake:
             replay = replays.begin(self._group, about={}).id
         opened = ReplayStream.open(self._log, home=self._home, group=self._group, replay=replay, limits=Limits())
         with closing(opened) as stream:
-            stream.hand(self._keys.shard_of(event), events=[Replayed("1", "0-0", encode(event))], since=Progress())
+            replayed = Replayed("1", "0-0", as_bytes(values_of(event)), further_fields(event))
+            stream.hand(self._keys.shard_of(event), events=[replayed], since=Progress())
         return replay
 
     async def run_until_idle(self, *, within_ms: int = 30_000) -> None:

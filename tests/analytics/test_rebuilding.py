@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from analytics.event_rows import record_batches
 from analytics.rebuilding import ORDER, Place, Rebuilt, rebuilt, shard_of, to_entries
 from analytics.transforms import to_events
-from infra.streams.entries import Entry, as_fields, decode, encode
+from infra.streams.entries import EVENT_FIELDS, Entry, as_fields, decode, encode
 from infra.streams.keys import Keys
 from schemas.event import AuthContext, Part, Priority, StreamEvent
 from tests.events import an_event
@@ -63,7 +63,8 @@ def back(rows: DataFrame, *, shards: int = 4) -> list[Rebuilt]:
 
 
 def event_of(found: Rebuilt) -> StreamEvent:
-    flat = [part if isinstance(part, bytes) else str(part).encode() for part in found.fields]
+    named = [part for pair in zip(EVENT_FIELDS, found.values, strict=True) for part in pair]
+    flat = [part if isinstance(part, bytes) else str(part).encode() for part in (*named, *found.further)]
     return decode(as_fields(flat))
 
 

@@ -13,7 +13,7 @@ from infra.settings import LogSettings
 from infra.streams import groups
 from infra.streams.connection import open_blocking
 from infra.streams.dead_letters import DeadLetters
-from infra.streams.entries import decode, encode
+from infra.streams.entries import as_bytes, decode, further_fields, values_of
 from infra.streams.group_removal import GroupRemoval
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
@@ -64,7 +64,7 @@ async def reader(pipeline: Pipeline, keys: Keys, replays: Replays) -> GroupReade
 
 
 def replayed(events: list[StreamEvent], *, origin: str = "1000-0") -> list[Replayed]:
-    return [Replayed(f"{place:04}", origin, encode(event)) for place, event in enumerate(events, 1)]
+    return [Replayed(f"{place:04}", origin, as_bytes(values_of(event)), further_fields(event)) for place, event in enumerate(events, 1)]
 
 
 def some(number: int) -> list[StreamEvent]:

@@ -41,7 +41,7 @@ while at <= #ARGV do
             status = 'full'
             break
         end
-        failure = continue_entry(KEYS[1], later_of(ARGV[at + 5], least), now_ms, ARGV, at + 7, at + 6 + texts)
+        failure = continue_entry(KEYS[1], later_of(ARGV[at + 5], least), now_ms, unpack(ARGV, at + 7, at + 6 + texts))
         if failure then
             break
         end

@@ -62,6 +62,15 @@ def test_an_append_names_the_fields_as_they_are_encoded() -> None:
     assert [*encode(an_event())[::2]] == [*EVENT_FIELDS]
 
 
+def test_a_replay_names_the_fields_as_they_are_encoded() -> None:
+    text = script("replay").text
+    named = re.findall(r"'(\w+)', (\w+)", text.partition("later_of(ARGV[at + 1], least), now_ms,")[2].partition("'replay'")[0])
+    unpacked = re.findall(r"\w+", text.partition("local version, ")[2].partition("=")[0])
+
+    assert named == [(name, name) for name in EVENT_FIELDS]
+    assert ["version", *unpacked] == [*EVENT_FIELDS]
+
+
 def flat(fields: dict[bytes, bytes]) -> list[bytes]:
     return [part for pair in fields.items() for part in pair]
 

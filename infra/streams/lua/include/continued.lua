@@ -23,20 +23,18 @@ local function newest_id(stream)
     return '0-0'
 end
 
--- By their milliseconds.
-local function later_of(one, other)
-    local function ms(id)
-        return tonumber(string.match(id, '^(%d+)') or '0')
-    end
-    return ms(one) > ms(other) and one or other
+local function ms_of(id)
+    return tonumber(string.match(id, '^(%d+)') or '0')
 end
 
--- Adds one entry, of texts from[first..last]; returns the error, if there is one.
-local function continue_entry(stream, origin, now_ms, from, first, last)
-    local entry = {'XADD', stream, id_above(stream, origin, now_ms)}
-    for i = first, last do
-        entry[#entry + 1] = from[i]
-    end
-    local added = redis.pcall(unpack(entry))
+-- By their milliseconds.
+local function later_of(one, other)
+    return ms_of(one) > ms_of(other) and one or other
+end
+
+-- Adds one entry, of fields and values; returns the error, if there is one. They are arguments and no table: this is done for every
+-- event of a history.
+local function continue_entry(stream, origin, now_ms, ...)
+    local added = redis.pcall('XADD', stream, id_above(stream, origin, now_ms), ...)
     return type(added) == 'table' and added.err and added or nil
 end
