@@ -5,7 +5,7 @@ one commit. That commit also says how far it has counted; so whatever dies, the 
 
 Events that are removed when their time is over stay counted; what an erasure takes from gold is told in `gold_erasing.py`. A table whose
 log no longer says how far it has counted is made anew from what there is; so is one that was made from a table of which somebody has
-brought back an older state.
+brought back an older state. One of which somebody has brought back an older version itself goes on from what that version had counted.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class Gold:
         # Opened anew each time: an erasure, or looking after the table, may have moved its chain on since.
         chain = GoldChain(self.spark, table=recipe.table, location=self._location(recipe.table.name))
         last = chain.newest_commit(run=self.run)
+        if is_older := chain.is_restored():
+            self.telemetry.log.error("a gold table was restored, and what it lacks is counted again", table=recipe.table.name)
         try:
             found = {name: one for name in recipe.reads if (one := self._committed(name, last=last)) is not None}
             if any(one.is_restored for one in found.values()):
@@ -108,6 +110,9 @@ class Gold:
                 last = self._write(chain, recipe, parts=reduce(DataFrame.unionByName, parts), commit=commit)
                 seconds = round(time.monotonic() - began, 3)
                 self.telemetry.log.info("gold refreshed", table=recipe.table.name, number=last.number, seconds=seconds)
+            elif is_older:
+                self.check_lease()
+                chain.repeat(last)  # So that the next refresh finds a commit of ours on top, and says nothing again.
         except (PySparkException, Py4JError) as error:
             raise TableUnavailable(f"{chain.location} could not be refreshed: {first_line(error)}") from error
         return any(news.batches[name].to < one.batch for name, one in found.items())

@@ -5,7 +5,7 @@ dies. Every commit carries, as Delta's `userMetadata`, JSON with these names:
 
     hooklake_gold   version of this form, 1      run        which run made it
     table           the table's name             number     one more than the last
-    since           when counting began, as an id; another one when the table was made anew
+    since           when counting began, as an id; another one when the table was made anew, or an older state of it brought back
     consumed        up to which batch each table that it reads is counted: {table: batch}
     versions        the newest version of each that was seen: {table: version}
     counters        what the ledger said then of each source: {tenant:source: [duplicates, refusals]}
@@ -24,7 +24,7 @@ import orjson
 from pyspark.sql import DataFrame, DataFrameWriter
 
 from analytics import torn
-from analytics.delta_log import LogEntry
+from analytics.delta_log import BY_TIME, LogEntry
 from analytics.synced import SyncedTable
 from infra.failpoints import reach
 from schemas.errors import WriteSkipped
@@ -80,12 +80,36 @@ class GoldChain(SyncedTable):
         commit = from_metadata(entry.user_metadata)
         return commit is not None and commit.table == self.table.name
 
+    def own_entry(self) -> LogEntry | None:
+        """The newest of ours; where somebody has brought back an older version, the newest of that: its rows are what the table has.
+
+        None where an older state was brought back by its time: which version that was, the log does not say.
+        """
+        return self._own_below(self._log.newest(at_least=self._version).version)
+
+    def _own_below(self, version: int) -> LogEntry | None:
+        for entry in self._log.downwards(start=version):
+            if self._is_ours(entry):
+                return entry
+            if entry.restored_to is not None:
+                return None if entry.restored_to == BY_TIME else self._own_below(entry.restored_to)
+        return None
+
+    def is_restored(self) -> bool:
+        """Whether somebody has brought back an older state since our newest commit."""
+        for entry in self._log.downwards(start=self._log.newest(at_least=self._version).version):
+            if entry.restored_to is not None or self._is_ours(entry):
+                return entry.restored_to is not None
+        return False
+
     def newest_commit(self, *, run: str) -> GoldCommit:
         """What to continue; number 0 for a table that has nothing, or whose log says no more what it has: that one is made anew."""
         entry = self.own_entry()
         commit = from_metadata(entry.user_metadata) if entry is not None else None
         # Not since this run: it may have begun to count before, and Delta ignores a number that it has seen of who began then.
-        return replace(commit, run=run) if commit is not None else GoldCommit(run, self.table.name, since=uuid.uuid4().hex)
+        # It remembers such numbers also when an older state was brought back, so that is another beginning.
+        since = commit.since if commit is not None and not self.is_restored() else uuid.uuid4().hex
+        return replace(commit or GoldCommit(run, self.table.name), run=run, since=since)
 
     def replace_rows(self, rows: DataFrame, *, where: str, commit: GoldCommit) -> GoldCommit:
         """Puts the rows in the place of those that `where` selects, or of all, in one commit that is then read back and synced.

@@ -149,6 +149,72 @@ def test_compaction_erasure_and_a_restored_table_leave_the_counts_right(
     assert {source: row.events for (source, _), row in traffic(spark, home).items()} == {"github": 2, "gone": 1}
 
 
+Breaks = Callable[[pytest.MonkeyPatch], object]
+
+
+def nothing(_: pytest.MonkeyPatch) -> None:
+    """Gold as it is."""
+
+
+def goes_on_from_its_own_newest_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies on top of it."""
+    monkeypatch.setattr(GoldChain, "own_entry", synced.SyncedTable.own_entry)
+    monkeypatch.setattr(GoldChain, "is_restored", lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "is_faithful"),
+    [
+        pytest.param(nothing, True, id="real", marks=pytest.mark.fault("E9")),
+        pytest.param(goes_on_from_its_own_newest_commit, False, id="control", marks=pytest.mark.control("E9")),
+    ],
+)
+def test_a_gold_table_that_is_restored_counts_again_what_it_lacks(
+    spark: SparkSession, events: CommittedTable, open_gold: OpenGold, home: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], breaks: Breaks, is_faithful: bool,
+) -> None:  # fmt: skip
+    breaks(monkeypatch)
+    for batch in (1, 2, 3):
+        archived(events, spark, {"id": str(batch)}, batch=batch)
+        open_gold().refresh(TRAFFIC_RECIPE)
+    stored = DeltaTable.forPath(spark, str(home / "lake" / "traffic_hourly"))
+
+    stored.restoreToVersion(1)  # the first refresh
+    archived(events, spark, {"id": "4"}, batch=4)
+    for _ in range(2):
+        open_gold().refresh(TRAFFIC_RECIPE)
+
+    assert (counted_events(spark, home) == 4) is is_faithful
+    assert capsys.readouterr().err.count("a gold table was restored") == int(is_faithful)
+
+
+@pytest.mark.fault("E9")
+def test_a_gold_table_that_is_restored_twice_to_nothing_new_or_by_time_is_right_again_and_said_once_each(
+    spark: SparkSession, events: CommittedTable, open_gold: OpenGold, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch in (1, 2):
+        archived(events, spark, {"id": str(batch)}, batch=batch)
+        open_gold().refresh(TRAFFIC_RECIPE)
+    stored = DeltaTable.forPath(spark, str(home / "lake" / "traffic_hourly"))
+    (first,) = stored.history().where("version = 1").collect()
+
+    stored.restoreToVersion(1)
+    stored.restoreToVersion(2)  # all that there is
+    for _ in range(2):
+        open_gold().refresh(TRAFFIC_RECIPE)
+    assert counted_events(spark, home) == 2
+
+    stored.restoreToTimestamp(first.timestamp.isoformat(sep=" "))
+    for _ in range(2):
+        open_gold().refresh(TRAFFIC_RECIPE)
+    assert counted_events(spark, home) == 2
+    assert capsys.readouterr().err.count("a gold table was restored") == 2
+
+
+def counted_events(spark: SparkSession, home: Path) -> int:
+    return sum(row.events for row in table(spark, home, "traffic_hourly").collect())
+
+
 def test_duplicates_and_refusals_are_what_the_ledger_has_counted_since(
     spark: SparkSession, log: LogSettings, open_gold: OpenGold, home: Path
 ) -> None:
