@@ -27,6 +27,7 @@ from analytics.plan import Range
 from analytics.settings import ArchiveSettings
 from analytics.source import RECHECK_NEEDED, read_ranges
 from analytics.survey import Survey, oldest_date, survey
+from analytics.synced import as_unavailable
 from analytics.tables import EVENTS
 from analytics.transforms import has_number
 from infra.acknowledged import highest_acknowledged
@@ -185,7 +186,8 @@ class Archive:
     def _counted(self, rows: DataFrame, *, lives_before: Known) -> tuple[int, int]:
         """How many of the rows to be written have a number that is new, and how many have none. Reads the ranges once more."""
         new, numbered = has_number(lives_before, beyond_archived=True), has_number(lives_before, beyond_archived=False)
-        found = rows.agg(F.count_if(new), F.count_if(~numbered)).collect()[0]
+        with as_unavailable(self.table.location, cannot="be compared with what is new"):
+            found = rows.agg(F.count_if(new), F.count_if(~numbered)).collect()[0]
         return found[0], found[1]
 
     def _rows(self, ranges: Sequence[Range], *, commit: Commit) -> DataFrame:

@@ -5,6 +5,7 @@ What fills a table (`commits.py`, `gold_commits.py`) says what its commits carry
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import orjson
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +25,9 @@ from infra.failpoints import reach
 from schemas.errors import TableUnavailable
 
 C = TypeVar("C")
+
+OF_A_TASK = re.compile(r"executor [\w-]+\): ")
+"""Behind this stands what a task said."""
 
 
 class SyncedTable(ABC):
@@ -99,4 +103,13 @@ def as_unavailable(location: str, *, cannot: str) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]
+    """What a person needs to know of it."""
+    return (_root_cause(error) if isinstance(error, Py4JJavaError) else str(error)).strip().partition("\n")[0][:300]
+
+
+def _root_cause(error: Py4JJavaError) -> str:
+    """What went wrong in the JVM first: the error itself only says which call it was, and a job's only repeats that of a task."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return OF_A_TASK.split(str(cause.toString()))[-1]

@@ -56,9 +56,47 @@ def small_disk(folder: Path, *, size: str) -> Iterator[Path]:
     """A disk in memory, which is soon full."""
     at = folder / "small"
     at.mkdir(parents=True)
+    with _in_memory(at, size=size):
+        yield at
+
+
+@contextmanager
+def small_disk_over(directory: Path, *, size: str) -> Iterator[Path]:
+    """The same in the place of a directory that somebody uses: what it holds is hidden meanwhile, but for its folders, which are empty.
+
+    Folders that are made meanwhile are there afterwards, too: whoever made them knows of them.
+    """
+    folders = _folders_in(directory)
+    try:
+        with _in_memory(directory, size=size):
+            _make_folders(folders, at=directory)
+            try:
+                yield directory
+            finally:
+                folders = _folders_in(directory)
+    finally:
+        _make_folders(folders, at=directory)
+
+
+def _folders_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir() if path.is_dir()]
+
+
+def _make_folders(names: list[str], *, at: Path) -> None:
+    for name in names:
+        (at / name).mkdir(exist_ok=True)
+
+
+def enlarge(at: Path, *, size: str) -> None:
+    """Gives a small disk more room, without a word to those who use it."""
+    _run("mount", "-o", f"remount,size={size}", str(at))
+
+
+@contextmanager
+def _in_memory(at: Path, *, size: str) -> Iterator[None]:
     _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(at))
     try:
-        yield at
+        yield
     finally:
         _run("umount", "--lazy", str(at))
 

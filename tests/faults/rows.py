@@ -74,7 +74,7 @@ ROWS = {
     "E7": "two archives on one log",
     "E9": "a table is restored to an older version beneath the archive",
     "E10": "a commit is made and its answer lost",
-    "E11": "the tables' disk is full",
+    "E11": "the tables' disk is full, or the one that Spark shuffles on",
     "E12": "a backlog after a long rest of the archive",
     "E13": "the log hangs, dies or is trimmed in the middle of a batch",
     "E14": "bodies made to break a batch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from analytics import archive as archives
 from analytics.commits import Commit, CommittedTable
 from analytics.delta_log import DeltaLog, LogEntry
+from analytics.plan import Range
 from infra.running.embedded import EmbeddedServer
 from infra.streams.archive_lease import ArchiveLease
 from infra.streams.connection import open_blocking
 from infra.streams.positions import Position, StreamName
-from infra.streams.ranges import ArchiveLog
 from schemas.errors import NotTheArchive, TableUnavailable
 from tests.faults.archive_world import ArchiveWorld, at_step
-from tests.faults.disks import small_disk, why_no_mounts
+from tests.faults.disks import enlarge, small_disk, small_disk_over, why_no_mounts
 from tests.faults.test_disks import fill
 from tests.ports import free_port
 
@@ -207,17 +207,17 @@ def test_an_archive_whose_lease_another_one_has_taken_commits_and_counts_nothing
 
 
 def moves_although_nothing_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    really = archives.commit_then_move
+    really = archives.Archive._archive
 
-    def commit_or_move(log: ArchiveLog, table: CommittedTable, *, commit: Commit, **others: Any) -> Commit:
+    def archive_or_move(archive: archives.Archive, ranges: Sequence[Range], *, commit: Commit, last: Commit) -> Commit:
         try:
-            return really(log, table, commit=commit, **others)
+            return really(archive, ranges, commit=commit, last=last)
         except TableUnavailable:
-            archives.move(log, commit)
-            log.trim()
+            archives.move(archive.log, archives.taking_in(commit, [(one, None) for one in ranges], now_ms=archive.clock.now_ms()))
+            archive.log.trim()
             raise
 
-    monkeypatch.setattr(archives, "commit_then_move", commit_or_move)
+    monkeypatch.setattr(archives.Archive, "_archive", archive_or_move)
 
 
 @pytest.mark.parametrize(
@@ -249,3 +249,44 @@ def test_a_full_disk_beneath_the_table_stops_the_archive_until_there_is_room(
         world.drain(archive, last=last)
 
         assert (world.faults() == []) is is_faithful
+
+
+@pytest.mark.parametrize(
+    ("breaks", "is_faithful"),
+    [
+        pytest.param(nothing, True, id="real", marks=pytest.mark.fault("E11")),
+        pytest.param(moves_although_nothing_was_written, False, id="control", marks=pytest.mark.control("E11")),
+    ],
+)
+def test_a_full_disk_beneath_what_spark_shuffles_fails_the_batch_until_there_is_room(
+    world: ArchiveWorld, monkeypatch: pytest.MonkeyPatch, breaks: Breaks, is_faithful: bool
+) -> None:
+    """It may be another disk than that of the tables. Every batch needs it, one that is compared with the table before it writes."""
+    if reason := why_no_mounts():
+        pytest.skip(reason)
+    breaks(monkeypatch)
+    world.append(2)
+    archive = world.open()
+    last = world.drain(archive)
+    with small_disk_over(scratch_of(world.spark), size="1m") as scratch:
+        fill(scratch / "filler")
+        world.append(3)
+        with pytest.raises(TableUnavailable, match="No space left on device"):
+            archive.run_batch(last)
+        world.call("HDEL", world.keys.ledger(0), "incarnation")  # what a restart of the log comes to
+        world.append(1)
+        with pytest.raises(TableUnavailable, match="No space left on device"):
+            archive.run_batch(last)
+        enlarge(scratch, size="64m")
+
+        last = world.drain(archive, last=last)
+
+    assert (world.faults() == []) is is_faithful
+    assert last.totals.lost == 0 or not is_faithful
+
+
+def scratch_of(spark: SparkSession) -> Path:
+    """Where this Spark keeps what it sorts and shuffles."""
+    jvm: Any = spark._jvm
+    (directory,) = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
+    return Path(directory.getPath())
