@@ -76,7 +76,7 @@ ROWS = {
     "E10": "a commit is made and its answer lost",
     "E11": "the tables' disk is full, or the one that Spark shuffles on",
     "E12": "a backlog after a long rest of the archive",
-    "E13": "the log hangs, dies or is trimmed in the middle of a batch",
+    "E13": "the log hangs, dies, fails over or is trimmed in the middle of a batch",
     "E14": "bodies made to break a batch",
     "E15": "names and clocks made to break the tables' layout",
     "E17": "Spark's JVM is out of memory, or hangs",
