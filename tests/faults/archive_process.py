@@ -29,9 +29,10 @@ PATIENCE_S = 400  # at full size many JVMs start on few cores
 class ArchiveProcess:
     """One home whose archive is started and killed, and has a successor."""
 
-    def __init__(self, home: Path, *, log_url: str, **settings: str) -> None:
-        """`settings` are those of the environment, such as ARCHIVE__MASTER."""
+    def __init__(self, home: Path, *, log_url: str, preload: Path | None = None, **settings: str) -> None:
+        """`settings` are those of the environment, such as ARCHIVE__MASTER; `preload` is a library between it and the kernel."""
         self.home = home
+        self._preload = {"LD_PRELOAD": str(preload)} if preload else {}
         self.log = LogSettings(url=log_url)
         self._settings = settings
         self._started: list[subprocess.Popen[bytes]] = []
@@ -54,7 +55,8 @@ class ArchiveProcess:
             world.close()
 
     def start(self, module: str, *, failpoint: str = "") -> subprocess.Popen[bytes]:
-        environment = {**command_environment(self.home, LOG__URL=self.log.url, **self._settings), "HOOKLAKE_FAILPOINT": failpoint}
+        environment = command_environment(self.home, LOG__URL=self.log.url, **self._settings)
+        environment |= {"HOOKLAKE_FAILPOINT": failpoint, **self._preload}
         with self._output.open("ab") as output:
             self._started.append(subprocess.Popen([sys.executable, "-m", module], env=environment, stdout=output, stderr=output))
         return self._started[-1]

@@ -80,6 +80,7 @@ ROWS = {
     "E14": "bodies made to break a batch",
     "E15": "names and clocks made to break the tables' layout",
     "E17": "Spark's JVM is out of memory, or hangs",
+    "E18": "the driver's clock goes back by an hour",
     "E8": "the tables are compacted and vacuumed beside ingest",
     "E16": "thousands of small batches",
     "E19": "a byte of a table's file is flipped: of data, of a log entry, of a checkpoint",
