@@ -68,7 +68,8 @@ def act(chains: Chains, request: Request, tell: Tell) -> Result:
         refuse_beside_replays(archive, has_begun=True)
         reach("erase.before_rewrite")
         tell("rebuilding the log's streams", 0, 0)
-        marked = [f"bytes in {stream}, which go when it is trimmed" for stream in (log.rebuild() if is_now else [])]
+        unbuilt = log.rebuild() if is_now else {}
+        marked = [f"bytes in {stream}, which go when it is trimmed ({reason})" for stream, reason in unbuilt.items()]
         tell("rewriting the log's files", 0, 0)
         rewritten = rewrite_files(archive.log_settings, home=archive.home)
         reach("erase.before_bytes")

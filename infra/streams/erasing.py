@@ -22,6 +22,7 @@ from infra.streams.connection import open_blocking, translated
 from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.owed import parse_erased
 from infra.streams.positions import id_order
+from infra.streams.rebuild import Rebuilding
 from infra.streams.scripts import Argument, run_blocking
 from schemas.event import from_epoch_ms
 
@@ -29,7 +30,6 @@ from schemas.event import from_epoch_ms
 AT_ONCE = 50
 MOST_PASSES = 20
 MOST_RECORDS = 1000
-MOST_REBUILT = 20_000
 OF_GROUPS = ("retry", "replay", "parked")
 T = TypeVar("T")
 
@@ -98,13 +98,14 @@ def read_erasure(entry_id: str, fields: dict[bytes, bytes]) -> Erasure:
 class Erasing:
     """The log, as whoever erases sees it."""
 
-    def __init__(self, client: redis.Redis, *, keys: Keys) -> None:
+    def __init__(self, client: redis.Redis, *, log: LogSettings) -> None:
         self._client: Any = client
-        self._keys = keys
+        self._log = log
+        self._keys = Keys(log.prefix, log.shards)
 
     @classmethod
     def open(cls, log: LogSettings, *, home: Path) -> Erasing:
-        return cls(open_blocking(log, home=home), keys=Keys(log.prefix, log.shards))
+        return cls(open_blocking(log, home=home), log=log)
 
     def count(self, chosen: Chosen) -> Counter[str]:
         """By kind of place, how many entries would go now."""
@@ -130,16 +131,19 @@ class Erasing:
                     break
         return +gone
 
-    def rebuild(self) -> list[str]:
-        """Takes the bytes of deleted entries out of the streams; returns those that are too large for that, or too damaged."""
-        left = []
+    def rebuild(self) -> dict[str, str]:
+        """Takes the bytes of deleted entries out of the streams; returns those where that is not possible, and why."""
         with translated():
-            for place in self._places():
-                if place.kind != "delayed":
-                    at = [place.key, f"{place.key}:rebuilt"]
-                    if not run_blocking(self._client, "rebuild", keys=at, args=[MOST_REBUILT]):
-                        left.append(place.key)
-        return left
+            found = {
+                place.key: self._rebuilding(place.key, shard=shard).run()
+                for shard in self._keys.all_shards()
+                for place in self._places_of(shard)
+                if place.kind != "delayed"
+            }
+        return {key: reason for key, reason in found.items() if reason}
+
+    def _rebuilding(self, stream: str, *, shard: int) -> Rebuilding:
+        return Rebuilding(self._client, stream, *self._keys.rebuilt(shard, stream), self._keys.ledger(shard), self._log)
 
     def event_ids(self) -> Iterator[str]:
         """Those of everything that the log holds; some twice."""
@@ -154,18 +158,21 @@ class Erasing:
         return erased
 
     def _places(self) -> Iterator[Place]:
+        for shard in self._keys.all_shards():
+            yield from self._places_of(shard)
+
+    def _places_of(self, shard: int) -> Iterator[Place]:
         """Waiting retries before the retry streams they move to; so that few are met on the way."""
         keys = self._keys
-        for shard in keys.all_shards():
-            registry, ledger, erased = keys.registry(shard), keys.ledger(shard), keys.erased(shard)
-            for name in EVENT_STREAMS:
-                yield Place("events", keys.events(shard, name), "erase_events", (registry, ledger, erased))
-            yield Place("delayed", keys.delayed(shard), "erase_delayed", (keys.delayed_bodies(shard), ledger))
-            for kind in OF_GROUPS:
-                for key in sorted(self._client.scan_iter(match=keys.of_groups(shard, kind), count=1000)):
-                    yield Place(kind, key.decode(), "erase_entries")
-            yield Place("dead", keys.dead(shard), "erase_decided", (keys.dead_state(shard), ledger))
-            yield Place("quarantine", keys.quarantine(shard), "erase_decided", (keys.quarantine_state(shard), ledger))
+        registry, ledger, erased = keys.registry(shard), keys.ledger(shard), keys.erased(shard)
+        for name in EVENT_STREAMS:
+            yield Place("events", keys.events(shard, name), "erase_events", (registry, ledger, erased))
+        yield Place("delayed", keys.delayed(shard), "erase_delayed", (keys.delayed_bodies(shard), ledger))
+        for kind in OF_GROUPS:
+            for key in sorted(self._client.scan_iter(match=keys.of_groups(shard, kind), count=1000)):
+                yield Place(kind, key.decode(), "erase_entries")
+        yield Place("dead", keys.dead(shard), "erase_decided", (keys.dead_state(shard), ledger))
+        yield Place("quarantine", keys.quarantine(shard), "erase_decided", (keys.quarantine_state(shard), ledger))
 
     def _owners(self, place: Place) -> Iterator[Owner]:
         if place.kind == "delayed":

@@ -26,6 +26,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
                                                        number; ten thousand at most, all are counted in the ledger
     {n}:audit                                  stream  who purged which group or erased what, and how much went; kept for ever
     {n}:erased                                 hash    numbers of entries that were erased: `stream|incarnation|first number`, and the last
+    {n}:rebuilt:<stream>, {n}:replaced:<stream>  stream  a copy of `events:default`, `retry:<group>`, ... while it is built anew, and what
+                                                       it then replaces
     {n}:lease:<group>                          string  the consumer that reads this shard in a group that keeps order; {0}:lease:archive:
                                                        the archive that fills the tables
     {0}:housekeeper                            string  the process that keeps the log's house at present
@@ -189,6 +191,11 @@ class Keys:
 
     def erased(self, shard: int) -> str:
         return self._key(shard, "erased")
+
+    def rebuilt(self, shard: int, stream: str) -> tuple[str, str]:
+        """Where the stream of that key is built anew, and what it is called on its way out."""
+        rest = stream.removeprefix(self._key(shard, ""))
+        return self._key(shard, f"rebuilt:{rest}"), self._key(shard, f"replaced:{rest}")
 
     def of_groups(self, shard: int, kind: str) -> str:
         """A pattern for the keys that groups have of one kind, also groups that nobody declares any more."""
