@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -20,7 +21,6 @@ from infra.streams.scripts import Argument
 ORDER = ("received_us", "stream", "entry_ms", "entry_n", "id")
 WITHOUT_VALUES: list[Argument] = [part for name in EVENT_FIELDS for part in (name, "")]
 NOTHING_MORE = (None,) * len(OPTIONAL_FIELDS)
-BODY_AT = EVENT_FIELDS.index("payload")
 # Spark writes milliseconds by default, and a signature may have been verified in between.
 TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -84,52 +84,58 @@ class Rebuilt(NamedTuple):
 
     shard: int
     place: Place
-    values: Sequence[bytes]
+    packed: bytes
     further: Sequence[Argument]
 
     @property
     def size_bytes(self) -> int:
-        """About: all but the body is small."""
-        return len(self.values[BODY_AT])
+        return len(self.packed)
 
     @property
     def replayed(self) -> Replayed:
-        return Replayed(str(self.place), f"{self.place.entry_ms}-{self.place.entry_n}", self.values, self.further)
+        return Replayed(str(self.place), f"{self.place.entry_ms}-{self.place.entry_n}", self.packed, self.further)
 
 
 def rebuilt(batch: pa.RecordBatch) -> Iterator[Rebuilt]:
     """The events of one Arrow batch of `to_entries`, in its order. Pure."""
     places = map(Place, *(_values(batch.column(name)) for name in ORDER))
-    for shard, place, (values, further) in zip(_values(batch.column("shard")), places, _entries(batch), strict=True):
-        yield Rebuilt(shard, place, values, further)
+    return map(Rebuilt, _values(batch.column("shard")), places, _values(_packed(batch)), _further(batch))
 
 
 def rebuilt_fields(batch: pa.RecordBatch) -> Iterator[list[Argument]]:
     """Field, value, field, value, ... of each row, as `encode` writes them; makes no sense for one that is no event. Pure."""
-    for values, further in _entries(batch):
+    values = zip(*(_values(_texts(batch, name)) for name in EVENT_FIELDS), strict=True)
+    for of_event, further in zip(values, _further(batch), strict=True):
         fields = WITHOUT_VALUES.copy()
-        fields[1::2] = values
+        fields[1::2] = of_event
         yield [*fields, *further]
 
 
-def _entries(batch: pa.RecordBatch) -> Iterator[tuple[Sequence[bytes], Sequence[Argument]]]:
-    """Of each row the values that every event has, and field, value, ... of the others."""
-    values = zip(*(_texts(batch, name) for name in EVENT_FIELDS), strict=True)
-    more = zip(*(_texts(batch, name) for name in OPTIONAL_FIELDS), strict=True)
-    for of_event, optional in zip(values, more, strict=True):
-        yield (
-            of_event if None not in of_event else [value or b"" for value in of_event],
-            () if optional == NOTHING_MORE else _further(optional),
-        )
+def _packed(batch: pa.RecordBatch) -> pa.Array:
+    """The values that every event has, as `infra.streams.replay.packed` writes them: all rows at once, none of them a Python object."""
+    columns = [_texts(batch, name) for name in EVENT_FIELDS]
+    return pc.binary_join_element_wise(*(part for column in columns for part in (_lengths(column), column)), b"")
 
 
-def _further(optional: Sequence[bytes | None]) -> list[Argument]:
+def _lengths(texts: pa.Array) -> pa.Array:
+    """Of each its length, in the four bytes that stand before it."""
+    lengths = pc.binary_length(texts).to_numpy().astype("<u4").tobytes()
+    return pa.Array.from_buffers(pa.binary(4), len(texts), [None, pa.py_buffer(lengths)]).cast(pa.binary())
+
+
+def _further(batch: pa.RecordBatch) -> Iterator[Sequence[Argument]]:
+    """Field, value, ... of what few events have."""
+    optional = zip(*(_values(batch.column(name)) for name in OPTIONAL_FIELDS), strict=True)
+    return (() if values == NOTHING_MORE else _named(values) for values in optional)
+
+
+def _named(optional: Sequence[str | None]) -> list[Argument]:
     return [part for name, value in zip(OPTIONAL_FIELDS, optional, strict=True) if value is not None for part in (name, value)]
 
 
-def _texts(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """As the bytes that they are: nobody here looks into them."""
-    return _values(batch.column(name).cast(pa.binary()))
+def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """As the bytes that they are, since nobody here looks into them; nothing where there is none."""
+    return pc.fill_null(batch.column(name).cast(pa.binary()), b"")
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -29,12 +29,12 @@ from infra.streams import groups
 from infra.streams.connection import open_pipeline
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.delayed import bring_forward, count_waiting, promote_due
-from infra.streams.entries import as_bytes, further_fields, values_of
+from infra.streams.entries import further_fields, values_of
 from infra.streams.housekeeping import Housekeeping
 from infra.streams.keys import Keys
 from infra.streams.lag import oldest_undelivered_ms, read_lag
 from infra.streams.once import OnceReader
-from infra.streams.replay import Limits, Progress, Replayed, ReplayStream
+from infra.streams.replay import Limits, Progress, Replayed, ReplayStream, packed
 from infra.streams.replays import Replays
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -107,7 +107,7 @@ class Lake:
             replay = replays.begin(self._group, about={}).id
         opened = ReplayStream.open(self._log, home=self._home, group=self._group, replay=replay, limits=Limits())
         with closing(opened) as stream:
-            replayed = Replayed("1", "0-0", as_bytes(values_of(event)), further_fields(event))
+            replayed = Replayed("1", "0-0", packed(values_of(event)), further_fields(event))
             stream.hand(self._keys.shard_of(event), events=[replayed], since=Progress())
         return replay
 

@@ -100,11 +100,6 @@ def values_of(event: StreamEvent) -> list[str | bytes | int]:
     ]  # fmt: skip
 
 
-def as_bytes(values: Sequence[str | bytes | int]) -> list[bytes]:
-    """What the server makes of them."""
-    return [value if isinstance(value, bytes) else str(value).encode() for value in values]
-
-
 def further_fields(event: StreamEvent) -> list[str | bytes | int]:
     """Field, value, ... of the optional ones that it has."""
     further: list[str | bytes | int] = []

@@ -22,9 +22,6 @@ from infra.streams.scripts import Argument, run_blocking
 REPLAY_FIELD = "replay"
 """The entry's field that names the replay; a retry and a dead letter of it have the field too."""
 END = "end"
-LENGTH = struct.Struct("<I").pack
-SHORT = 4096
-_LENGTHS = [LENGTH(size) for size in range(SHORT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,8 @@ class Replayed(NamedTuple):
     """Where it stands in the replay; what follows it in the same shard has a later one."""
     origin: str
     """The entry id it had: a fence token is made of the id it gets, which must be above."""
-    values: Sequence[bytes]
-    """What `EVENT_FIELDS` are, in their order; their names stand in the script."""
+    packed: bytes
+    """What `EVENT_FIELDS` are, in their order, as `packed` writes them; their names stand in the script."""
     further: Sequence[Argument] = ()
     """Field, value, ... of what else it has."""
 
@@ -78,9 +75,10 @@ class Handed:
     appended: int = 0
 
 
-def packed(values: Sequence[bytes]) -> bytes:
+def packed(values: Sequence[Argument]) -> bytes:
     """Each behind its length, as the script takes them: client and server have more work with sixteen arguments than with one. Pure."""
-    return b"".join([part for value in values for part in (_LENGTHS[len(value)] if len(value) < SHORT else LENGTH(len(value)), value)])
+    texts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+    return b"".join(part for text in texts for part in (struct.pack("<I", len(text)), text))
 
 
 class ReplayStream:
@@ -110,7 +108,7 @@ class ReplayStream:
             self._group, self._replay, str(since), self._limits.entries, self._limits.size_bytes, END if is_end else "",
         ]  # fmt: skip
         for event in events:
-            args += (event.place, event.origin, packed(event.values), len(event.further), *event.further)
+            args += (event.place, event.origin, event.packed, len(event.further), *event.further)
         with translated():
             status, progress, *appended = run_blocking(self._client, "replay", keys=self._at(shard), args=args)
         known = Progress.parse(progress.decode()) if progress else since

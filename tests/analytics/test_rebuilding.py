@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from analytics.rebuilding import ORDER, Place, Rebuilt, rebuilt, shard_of, to_en
 from analytics.transforms import to_events
 from infra.streams.entries import EVENT_FIELDS, Entry, as_fields, decode, encode
 from infra.streams.keys import Keys
+from infra.streams.replay import packed
 from schemas.event import AuthContext, Part, Priority, StreamEvent
 from tests.events import an_event
 
@@ -63,9 +65,19 @@ def back(rows: DataFrame, *, shards: int = 4) -> list[Rebuilt]:
 
 
 def event_of(found: Rebuilt) -> StreamEvent:
-    named = [part for pair in zip(EVENT_FIELDS, found.values, strict=True) for part in pair]
+    named = [part for pair in zip(EVENT_FIELDS, unpacked(found.packed), strict=True) for part in pair]
     flat = [part if isinstance(part, bytes) else str(part).encode() for part in (*named, *found.further)]
     return decode(as_fields(flat))
+
+
+def unpacked(values: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(values):
+        (length,) = struct.unpack_from("<I", values, at)
+        found.append(values[at + 4 : at + 4 + length])
+        at += 4 + length
+    assert packed(found) == values
+    return found
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,14 +13,14 @@ from infra.settings import LogSettings
 from infra.streams import groups
 from infra.streams.connection import open_blocking
 from infra.streams.dead_letters import DeadLetters
-from infra.streams.entries import as_bytes, decode, further_fields, values_of
+from infra.streams.entries import decode, further_fields, values_of
 from infra.streams.group_removal import GroupRemoval
 from infra.streams.keys import Keys
 from infra.streams.lag import read_lag
 from infra.streams.pipelining import Pipeline
 from infra.streams.purging import Purging
 from infra.streams.reading import GroupReader
-from infra.streams.replay import Limits, Progress, Replayed, ReplayStream
+from infra.streams.replay import Limits, Progress, Replayed, ReplayStream, packed
 from infra.streams.replays import Replays
 from infra.streams.settle import Ack, RetryLater
 from processors.retry import fence_token
@@ -64,7 +64,7 @@ async def reader(pipeline: Pipeline, keys: Keys, replays: Replays) -> GroupReade
 
 
 def replayed(events: list[StreamEvent], *, origin: str = "1000-0") -> list[Replayed]:
-    return [Replayed(f"{place:04}", origin, as_bytes(values_of(event)), further_fields(event)) for place, event in enumerate(events, 1)]
+    return [Replayed(f"{place:04}", origin, packed(values_of(event)), further_fields(event)) for place, event in enumerate(events, 1)]
 
 
 def some(number: int) -> list[StreamEvent]:
