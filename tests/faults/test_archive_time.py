@@ -17,13 +17,14 @@ from pyspark.sql import SparkSession
 
 from analytics.commits import Commit, CommittedTable, commit_in
 from analytics.delta_log import LogEntry, parse_entry
-from infra.running.embedded import EmbeddedServer, free_port
+from infra.running.embedded import EmbeddedServer
 from schemas.errors import WriteSkipped
 from tests.faults.archive_process import REAL, ArchiveProcess, append_many
 from tests.faults.archive_world import ArchiveWorld
 from tests.faults.checker import Accepted, rows_of
 from tests.faults.clocks import MovingClock
 from tests.faults.test_archive_input import nothing
+from tests.ports import free_port
 
 Breaks = Callable[[pytest.MonkeyPatch], object]
 HOUR_S = 3600
