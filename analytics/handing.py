@@ -29,6 +29,7 @@ AT_ONCE = 200
 AT_ONCE_BYTES = 1024 * 1024
 """One call of the script keeps the server for some milliseconds."""
 FULL_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
 LOST_PAUSE_S = 0.5
 RESULT = "shard INT, handed BIGINT, said STRING"
 
@@ -148,14 +149,19 @@ class ShardWriter:
         """Returns when everything that was put is on the log."""
         if self._waiting:
             time.sleep(self._pace.wait_s(len(self._waiting)))
+        pause_s = FULL_PAUSE_S
         while self._waiting:
             reach("replay.before_append")
             handed = self._patiently(self._hand)
             reach("replay.after_append")
             self.handed += handed.appended
             self._come_to(handed.progress if handed.status != "gone" else None)
-            if handed.status == "full":
-                time.sleep(FULL_PAUSE_S)
+            if handed.status != "full":
+                pause_s = FULL_PAUSE_S
+                continue
+            # Each call brings all that waits, so a group that settles nothing is asked less and less often.
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._size = 0
 
     def _hand(self) -> Handed:

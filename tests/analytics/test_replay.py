@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics.counting import count
-from analytics.handing import Pace
+from analytics.handing import Pace, ShardWriter
+from analytics.rebuilding import Place, Rebuilt
 from analytics.replay import refuse_group, with_a_place_for_each
 from analytics.replayer import Plan, Replayer, left_since, same_unfinished
 from analytics.selection import Selection
@@ -25,10 +26,10 @@ from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams import groups
 from infra.streams.connection import open_pipeline
-from infra.streams.entries import decode
+from infra.streams.entries import decode, values_of
 from infra.streams.keys import Keys
 from infra.streams.reading import GroupReader
-from infra.streams.replay import Limits, Progress
+from infra.streams.replay import Limits, Progress, ReplayStream, packed
 from infra.streams.replays import Replay, Replays
 from infra.streams.settle import Ack
 from schemas.errors import ConfigError, NotFound, StreamUnavailable, TableUnavailable
@@ -37,6 +38,7 @@ from tests.analytics.conftest import OpenArchive, append
 from tests.events import an_event
 from tests.infra.running.processes import until
 from tests.infra.streams.deliveries import read_all, settle_as
+from tests.infra.streams.raw import open_raw
 
 
 @pytest.fixture
@@ -254,6 +256,31 @@ def test_days_that_all_shards_have_behind_them_are_not_read_again() -> None:
     assert left_since(progress, shards={0: 6, 1: 4}) == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     assert left_since(progress, shards={0: 5, 1: 4, 2: 1}) == datetime(1970, 1, 1, tzinfo=UTC)
     assert left_since(progress, shards={0: 5, 1: 3}) is None
+
+
+def test_a_group_that_settles_nothing_is_asked_less_and_less_often(log: LogSettings, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken(log, home)  # declares it
+    pauses: list[float] = []
+    key = Keys(log.prefix, log.shards).replay(0, "g")
+    with closing(Replays.open(log, home=home)) as replays, open_raw(log, home=home) as client:
+        begun = replays.begin("g", about={"started_at": "2026"})
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 9:
+                client.xtrim(key, maxlen=0, approximate=False)
+
+        with closing(ReplayStream.open(log, home=home, group="g", replay=begun.id, limits=Limits(entries=1))) as stream:
+            writer = ShardWriter(stream, shard=0, pace=Pace(None), patience_s=10)
+            monkeypatch.setattr(time, "sleep", pause)
+            for number in (1, 2):
+                event = an_event()
+                writer.put(Rebuilt(0, Place(number, "0:default", 1, number, event.id), packed(values_of(event)), ()))
+
+            writer.flush()
+
+    assert writer.handed == 2
+    assert pauses[1:9] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
 
 
 def test_a_pace_spreads_events_over_time_and_makes_up_for_no_pause() -> None:

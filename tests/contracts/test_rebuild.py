@@ -24,7 +24,7 @@ from infra.streams.stream import EventStream
 from tests.contracts.test_erase import plain_dumps as plain_dumps
 from tests.contracts.test_erase import state_of
 from tests.events import an_event
-from tests.infra.streams.deliveries import read_all, reader_of
+from tests.infra.streams.deliveries import TOO_MANY, add_foreign, read_all, reader_of
 from tests.processors.waiting import until
 
 SECRET = b"what was erased"
@@ -257,3 +257,14 @@ async def read_next(reader: GroupReader) -> Lease:
     while not (taken := await reader.read(budget=1, block_ms=900)):
         pass
     return taken[0]
+
+
+def test_an_entry_with_more_fields_than_can_be_passed_on_is_left_and_no_copy_of_its_neighbours(
+    rebuilding: Rebuilding, client: Any, key: str
+) -> None:
+    add_foreign(client, key, {"before": "it"})
+    add_foreign(client, key, {f"field{n}": "x" for n in range(TOO_MANY)})
+
+    assert rebuilding.run() == "an entry has too many fields"
+    assert not client.exists(rebuilding.copy)
+    assert client.xlen(key) == 2

@@ -12,7 +12,7 @@
 -- returns {'copied', for the next call: ARGV 1 to 4}
 --         {'rebuilt'}     also when there is no such stream
 --         {'changed'}     begin again: entries were deleted in the middle, the stream is another one, or the copy is gone
---         {'left', why}   too many deliveries in work, deliveries of entries that are gone, or no memory
+--         {'left', why}   too many deliveries in work or fields in an entry, deliveries of entries that are gone, or no memory
 -- include standing
 
 local last_copied, copied, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -46,6 +46,9 @@ end
 local function copy_some(count)
     local some, size = redis.call('XRANGE', KEYS[1], last_copied == '' and '-' or '(' .. last_copied, '+', 'COUNT', count), 0
     for _, entry in ipairs(some) do
+        if #entry[2] > 7000 then  -- more than Lua can pass on, and the error would leave the copy behind
+            return nil, 'an entry has too many fields'
+        end
         local done = redis.pcall('XADD', KEYS[2], entry[1], unpack(entry[2]))
         if type(done) == 'table' and done.err then
             return nil, done.err
