@@ -1,8 +1,8 @@
 """Owns which SQL `hooklake query` runs: what Spark's own parser says is a question about our tables, and nothing else.
 
-Spark SQL can read any file (`parquet.`/path``), run static Java methods (`reflect`), change settings and drop tables. So this is
-an allow-list in three layers: the kinds of nodes a parsed statement may have, the names it may read from, and the functions
-that the session still knows.
+Spark SQL can read any file (`parquet.`/path``), run programs (`TRANSFORM`) and static Java methods (`reflect`), change settings and drop
+tables. So this is an allow-list in three layers: the kinds of nodes a parsed statement may have, the names it may read from, and the
+functions that the session still knows. A statement that keeps a part of itself from being looked at (`hidden.py`) is none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
+from analytics.hidden import hides_something
 from schemas.errors import ConfigError
 
 ALLOWED_NODES = frozenset(
@@ -65,14 +66,19 @@ def relations_of(spark: SparkSession, *, sql: str, known: Collection[str]) -> se
         parsed = _state(spark).sqlParser().parsePlan(sql)
     except ParseException as error:
         raise ConfigError(f"the query cannot be parsed: {first_words(error)}") from error
-    nodes = [(node.getClass().getSimpleName(), node) for node in _nodes(parsed)]
-    given = {name for kind, node in nodes if kind == "UnresolvedWith" for name in _given_names(node)}
-    for kind, node in nodes:
-        refuse_node(kind, node)
-    read = {_names(node.multipartIdentifier())[0].lower() for kind, node in nodes if kind == "UnresolvedRelation"}
-    if unknown := sorted(read - given - set(known)):
+    read: set[str] = set()
+    for node, given in _nodes(parsed):
+        refuse_node(kind := _kind(node), node)
+        if kind == "UnresolvedRelation":
+            read |= {_names(node.multipartIdentifier())[0].lower()} - given
+    if hides_something(spark, plan=parsed):
+        raise ConfigError(
+            "the query has a query inside WINDOW, SET or PARTITION BY, or a column or function named by IDENTIFIER, which cannot be looked "
+            "at: put the query into FROM or WITH, and write the name itself"
+        )
+    if unknown := sorted(read - set(known)):
         raise ConfigError(f"the query reads {unknown[0]}, and there is no such table: there are {', '.join(sorted(known))}")
-    return read & set(known)
+    return read
 
 
 def refuse_node(kind: str, node: Any) -> None:
@@ -98,16 +104,30 @@ def first_words(error: PySparkException) -> str:
     return " ".join(f"{said.partition('== SQL')[0]} {place[1] if place else ''}".split())
 
 
-def _given_names(node: Any) -> list[str]:
-    """The names that a WITH gives."""
-    return [str(relation.productElement(0)).lower() for relation in _items(node.cteRelations())]
+def _nodes(plan: Any, given: frozenset[str] = frozenset()) -> Iterator[tuple[Any, frozenset[str]]]:
+    """Every node, and the names that WITH clauses give where it stands.
 
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    """Every node: children, and what Spark calls inner children: WITH clauses and the queries inside expressions."""
-    yield plan
+    Those are children, and what Spark calls inner children: WITH clauses and the queries inside expressions.
+    """
+    yield plan, given
+    if _kind(plan) == "UnresolvedWith":
+        yield from _nodes_of_with(plan, given)
+        return
     for inner in (*_items(plan.children()), *_items(plan.innerChildren())):
-        yield from _nodes(inner)
+        yield from _nodes(inner, given)
+
+
+def _nodes_of_with(node: Any, given: frozenset[str]) -> Iterator[tuple[Any, frozenset[str]]]:
+    """A name holds for the relations that follow, and for the query itself; elsewhere it is whatever the catalog has of that name."""
+    for relation in _items(node.cteRelations()):
+        name = str(relation.productElement(0)).lower()
+        yield from _nodes(relation.productElement(1), given | {name} if node.allowRecursion() else given)
+        given |= {name}
+    yield from _nodes(node.child(), given)
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
 
 
 def _items(sequence: Any) -> list[Any]:
@@ -134,18 +154,18 @@ def refuse_all_but_a_condition(spark: SparkSession, *, condition: str, table: st
         _state(spark).sqlParser().parseExpression(condition)
         parsed = _state(spark).sqlParser().parsePlan(f"SELECT 1 FROM {table} WHERE true AND ({condition}\n)")
         # A query inside of it would be one more of each.
-        if sorted(node.getClass().getSimpleName() for node in _nodes(parsed)) != CONDITION_NODES:
+        if sorted(_kind(node) for node, _ in _nodes(parsed)) != CONDITION_NODES or hides_something(spark, plan=parsed):
             raise ConfigError("the condition is more than a condition about one row: write what would stand after WHERE, without a SELECT")
         found: Any = spark.table(table).where(condition)
         analyzed = found._jdf.queryExecution().analyzed()
     except PySparkException as error:
         raise ConfigError(f"the condition cannot be used: {error.getMessage() or error}") from error
-    kinds = {kind for node in _nodes(analyzed) for expression in _items(node.expressions()) for kind in _kinds(expression)}
+    kinds = {kind for node, _ in _nodes(analyzed) for expression in _items(node.expressions()) for kind in _kinds(expression)}
     if not analyzed.deterministic() or kinds & CHANGING:
         raise ConfigError("the condition chooses other rows each time: name times and values, so that the same events are meant again")
 
 
 def _kinds(expression: Any) -> Iterator[str]:
-    yield expression.getClass().getSimpleName()
+    yield _kind(expression)
     for inner in _items(expression.children()):
         yield from _kinds(inner)

@@ -16,7 +16,14 @@ QUESTIONS = [
     "SELECT * FROM (SELECT id, event_type FROM events) PIVOT (count(*) FOR event_type IN ('github.push'))",
     "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT max(n) FROM t",
     "SELECT id FROM Events TABLESAMPLE (100 PERCENT) AS e",
+    "WITH events AS (SELECT id FROM events), ids AS (SELECT id FROM events) SELECT * FROM ids WHERE id IN (SELECT id FROM events)",
+    "WITH a AS (SELECT 1 AS x) SELECT * FROM (WITH b AS (SELECT x FROM a) SELECT * FROM b JOIN a USING (x))",
+    "SELECT sum(1) OVER (PARTITION BY (SELECT max(id) FROM events)) FROM events",
+    "FROM events |> SET id = upper(id) |> SELECT id",
 ]
+
+OUTSIDE = "(SELECT max(secret) FROM default.from_outside)"
+COMMAND = "(SELECT max(x) FROM (SELECT TRANSFORM(a) USING 'echo 1' AS (x) FROM VALUES (1) AS t(a)))"
 
 ATTACKS = [
     "TRUNCATE TABLE events",
@@ -89,4 +96,27 @@ ATTACKS = [
     "SELECT IDENTIFIER('reflect')('java.lang.System', 'getenv', 'PATH')",
     "VALUES (reflect('java.lang.System', 'exit', 1))",
     "SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY reflect('java.lang.System', 'getenv', 'PATH'))",
+    # Named windows, columns that are set and partitions of a table argument are no children of their node.
+    f"SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY {COMMAND})",
+    f"SELECT max(s) FROM (SELECT sum(1) OVER w AS s FROM events WINDOW w AS (PARTITION BY 1 ORDER BY {OUTSIDE}))",
+    f"SELECT sum(1) OVER w, x FROM events LATERAL VIEW explode(array(1)) t AS x WINDOW w AS (PARTITION BY coalesce(1, {OUTSIDE}))",
+    f"SELECT id FROM events WHERE id IN (SELECT sum(1) OVER w FROM events WINDOW v AS (PARTITION BY 1), w AS (PARTITION BY {OUTSIDE}))",
+    f"FROM events |> SELECT sum(1) OVER w WINDOW w AS (PARTITION BY {COMMAND})",
+    f"FROM events |> SET id = {COMMAND}",
+    f"FROM events |> SET id = {OUTSIDE} |> SELECT id",
+    f"SELECT * FROM explode(TABLE(SELECT 1) PARTITION BY {OUTSIDE})",
+    f"FROM events |> EXTEND {OUTSIDE} AS x |> SELECT x",
+    f"SELECT * FROM range(start => 0, end => {OUTSIDE})",
+    "SELECT * FROM explode(TABLE(SELECT * FROM default.from_outside))",
+    f"SELECT IDENTIFIER('co' || 'unt')(1) FILTER (WHERE {OUTSIDE} = 'x') FROM events",
+    "SELECT IDENTIFIER('i' || 'd') FROM events",
+    "BEGIN SELECT 1; END",
+    "EXECUTE IMMEDIATE 'SELECT 1'",
+    f"SELECT * FROM events FOR SYSTEM_TIME AS OF {OUTSIDE}",
+    # A name that a WITH gives is given there, and nowhere else.
+    "SELECT a.* FROM from_outside a, (WITH from_outside AS (SELECT 1) SELECT * FROM from_outside) b",
+    "WITH from_outside AS (SELECT * FROM from_outside) SELECT * FROM from_outside",
+    "WITH a AS (SELECT * FROM from_outside), from_outside AS (SELECT 1) SELECT * FROM a",
+    "SELECT (WITH from_outside AS (SELECT 1) SELECT * FROM from_outside), (SELECT max(secret) FROM from_outside)",
+    "WITH from_outside AS (SELECT 'x' AS secret) SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY (SELECT 1 FROM from_outside))",
 ]

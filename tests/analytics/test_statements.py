@@ -17,7 +17,7 @@ from analytics.statements import REMOVED_FUNCTIONS
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
 from schemas.errors import ConfigError, QueryCancelled
-from tests.analytics.statements import ATTACKS, QUESTIONS
+from tests.analytics.statements import ATTACKS, COMMAND, OUTSIDE, QUESTIONS
 from tests.analytics.test_transforms import raw
 from tests.infra.running.processes import until
 
@@ -70,12 +70,68 @@ def test_what_is_more_than_a_question_is_refused(asking: SparkSession, lake: Lak
         "SELECT * FROM text.`/etc/passwd`",
         "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
         "SELECT * FROM from_outside",
+        f"SELECT sum(1) OVER w FROM VALUES (1) WINDOW w AS (PARTITION BY {OUTSIDE})",
+        f"FROM VALUES (1) AS t(a) |> SET a = {OUTSIDE} |> WHERE a = 'secret'",
+        "SELECT a.* FROM from_outside a, (WITH from_outside AS (SELECT 1) SELECT * FROM from_outside) b",
         "SELECT '${env:PATH}' AS path WHERE '${env:PATH}' <> concat('${', 'env:PATH}')",
     ],
 )
 def test_a_session_that_admits_everything_would_run_it(spark: SparkSession, lake: Lake, sql: str) -> None:
     """The control of the tests above: what is refused does harm."""
     assert spark.newSession().sql(sql).collect() != []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(1) OVER w FROM VALUES (1) WINDOW w AS (PARTITION BY {command})",
+        "SELECT s FROM (SELECT sum(1) OVER w AS s FROM VALUES (1) WINDOW w AS (ORDER BY {command}))",
+        "FROM VALUES (1) AS t(a) |> SET a = {command}",
+    ],
+)
+def test_a_query_that_hides_a_command_does_not_run_it(asking: SparkSession, lake: Lake, tmp_path: Path, sql: str) -> None:
+    ran = tmp_path / "ran"
+    text = sql.format(command=COMMAND.replace("echo 1", f"touch {ran}; echo 1"))
+
+    with pytest.raises(ConfigError, match="cannot be looked at"):
+        asked(asking, text, lake=lake)
+
+    assert not ran.exists()
+    asking.newSession().sql(text).collect()
+    assert ran.exists()  # The control: it is there as soon as nobody looks.
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a.* FROM from_outside a, (WITH from_outside AS (SELECT 1) SELECT * FROM from_outside) b",
+        "WITH from_outside AS (SELECT * FROM from_outside) SELECT * FROM from_outside",
+        "WITH a AS (SELECT * FROM from_outside), from_outside AS (SELECT 1) SELECT * FROM a",
+    ],
+)
+def test_a_name_that_a_with_gives_is_not_given_elsewhere(asking: SparkSession, lake: Lake, sql: str) -> None:
+    with pytest.raises(ConfigError, match="the query reads from_outside, and there is no such table"):
+        admit(asking, sql=sql, lake=lake)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT secret FROM from_outside",
+        "SELECT (SELECT secret FROM from_outside) AS secret",
+        "SELECT secret FROM (WITH a AS (SELECT secret FROM from_outside) SELECT secret FROM a)",
+        "SELECT secret FROM events, LATERAL (SELECT secret FROM from_outside)",
+        "SELECT col AS secret FROM explode(array((SELECT secret FROM from_outside)))",
+        "SELECT secret FROM events LATERAL VIEW explode(array((SELECT secret FROM from_outside))) AS secret",
+        "SELECT 'given' AS secret FROM events JOIN from_outside ON (SELECT secret FROM from_outside) = 'given'",
+        "SELECT max((SELECT secret FROM from_outside)) OVER (PARTITION BY id) AS secret FROM events",
+        "FROM events |> EXTEND (SELECT secret FROM from_outside) AS secret |> SELECT secret",
+    ],
+)
+def test_a_name_that_a_with_gives_is_not_looked_up_where_it_holds(asking: SparkSession, lake: Lake, sql: str) -> None:
+    rows = asked(asking, f"WITH from_outside AS (SELECT 'given' AS secret) {sql}", lake=lake).rows
+
+    assert [row.secret for row in rows] == ["given"]
 
 
 def test_a_query_cannot_print_the_environment(asking: SparkSession, lake: Lake) -> None:
