@@ -66,7 +66,7 @@ def answer(spark: SparkSession, question: Question) -> Answer:
     except (QueryCancelled, KeyboardInterrupt):
         cancel(spark)
         raise
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise ConfigError(f"the query failed: {first_words(error)}") from error
 
 

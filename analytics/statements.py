@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -34,8 +35,9 @@ ALLOWED_TABLE_FUNCTIONS = frozenset(
 # They run Java, or read files that are named in the query.
 REMOVED_FUNCTIONS = frozenset(
     {
-        "reflect", "java_method", "try_reflect", "from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "xpath",
-    "xpath_boolean", "xpath_double", "xpath_float", "xpath_int", "xpath_long", "xpath_number", "xpath_short", "xpath_string",
+        "reflect", "java_method", "try_reflect", "from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml",
+        "schema_of_xml", "xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int", "xpath_long", "xpath_number", "xpath_short",
+        "xpath_string",
     }
 )  # fmt: skip
 PLACE = re.compile(r"^\w+;? (\(?line \d+,? pos \d+\)?)")
@@ -97,11 +99,19 @@ def refuse_relation(node: Any) -> None:
         raise ConfigError(f"the query reads {names[0]} as a stream or with options, which a question does not need: name the table only")
 
 
-def first_words(error: PySparkException) -> str:
+def first_words(error: PySparkException | Py4JError) -> str:
     """What Spark says and where, without its plan of the query and the stack of its JVM."""
+    if isinstance(error, Py4JError):
+        return _first_words_of_java(error)
     said, _, rest = str(error.getMessage() or error).partition("\n\nJVM stacktrace:")[0].partition(" SQLSTATE: ")
     place = PLACE.search(rest)
     return " ".join(f"{said.partition('== SQL')[0]} {place[1] if place else ''}".split())
+
+
+def _first_words_of_java(error: Py4JError) -> str:
+    """Of an exception that pyspark has no class for; without one, of whatever is the matter with the JVM."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(said).strip().partition("\n")[0][:300]
 
 
 def _nodes(plan: Any, given: frozenset[str] = frozenset()) -> Iterator[tuple[Any, frozenset[str]]]:

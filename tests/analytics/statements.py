@@ -119,4 +119,7 @@ ATTACKS = [
     "WITH a AS (SELECT * FROM from_outside), from_outside AS (SELECT 1) SELECT * FROM a",
     "SELECT (WITH from_outside AS (SELECT 1) SELECT * FROM from_outside), (SELECT max(secret) FROM from_outside)",
     "WITH from_outside AS (SELECT 'x' AS secret) SELECT sum(1) OVER w FROM events WINDOW w AS (PARTITION BY (SELECT 1 FROM from_outside))",
+    "SELECT from_xml('<a><b>1</b></a>', 'b STRING', map('rowValidationXSDPath', '/etc/passwd'))",
+    "SELECT system.builtin.from_xml('<a/>', 'b STRING', map('rowValidationXSDPath', 'http://127.0.0.1:9/x.xsd'))",
+    "SELECT schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/passwd'))",
 ]

@@ -134,6 +134,11 @@ def test_a_name_that_a_with_gives_is_not_looked_up_where_it_holds(asking: SparkS
     assert [row.secret for row in rows] == ["given"]
 
 
+def test_what_java_itself_fails_on_is_one_sentence_too(asking: SparkSession, lake: Lake) -> None:
+    with pytest.raises(ConfigError, match=r"^the query failed: java\.lang\.StackOverflowError$"):
+        asked(asking, "SELECT repeat('a', 100000) RLIKE '(a|b)*c'", lake=lake)
+
+
 def test_a_query_cannot_print_the_environment(asking: SparkSession, lake: Lake) -> None:
     (row,) = asked(asking, "SELECT '${env:PATH}' AS path", lake=lake).rows
 
