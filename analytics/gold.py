@@ -33,7 +33,7 @@ from analytics.tables import Table
 from infra.clock import Clock
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
-from schemas.errors import ArchiveError, NotTheArchive, TableUnavailable, Unavailable
+from schemas.errors import HooklakeError, NotTheArchive, TableUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,11 @@ class Gold:
             has_more = self.refresh(recipe)
         except NotTheArchive:
             raise
-        except (Unavailable, ArchiveError) as error:
-            self.telemetry.log.error("a gold table could not be refreshed", table=recipe.table.name, reason=str(error))
-        self._due[recipe.table.name] = time.monotonic() + (0 if has_more else interval_s)
+        except (HooklakeError, PySparkException, Py4JError) as error:
+            self.telemetry.log.error("a gold table could not be refreshed", table=recipe.table.name, reason=first_line(error))
+        finally:
+            # Whatever else it was ends this round, which is logged; the next ones must come by here, to what else the archive does.
+            self._due[recipe.table.name] = time.monotonic() + (0 if has_more else interval_s)
 
     def refresh(self, recipe: Recipe) -> bool:
         """Takes in what is new, up to a number of rows; returns whether there is more. Raises Unavailable, WriteSkipped, SchemaDrift."""

@@ -28,6 +28,10 @@ from schemas.errors import TableUnavailable
 # that would be most of the file, and nobody asks for them. A dictionary of bodies would only be another copy.
 LARGE_COLUMNS = ("body", "raw_entry", "payload.value", "payload.metadata")
 
+# A payload may be nested a thousand levels deep, and Spark goes through it by calls within calls. A task whose stack overflows takes the
+# whole JVM with it, and would again after each restart; the usual 1 MB holds 600 levels, and not 990.
+DEEP_STACKS = "-Xss4m"
+
 # Where jars are named, and what separates them.
 JARS_OF_BOTH = {"spark.jars": ",", "spark.driver.extraClassPath": os.pathsep}
 
@@ -90,7 +94,7 @@ def _start(
     places = (f"-Dlog4j2.configurationFile={log_layout.as_uri()}", f"-Dderby.system.home={scratch}", f"-Djava.io.tmpdir={temporary}")
     # Performance data would be a file in the machine's /tmp.
     # Each in quotes: the home's path may have spaces.
-    options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", *java_options, *classes))
+    options = " ".join(f'"{option}"' for option in (*places, "-XX:-UsePerfData", DEEP_STACKS, *java_options, *classes))
     configuration = {
         **_everywhere(scratch=scratch),
         **_with_delta(jars, is_alone=cores_of(master) is not None),
@@ -161,6 +165,7 @@ def _on_a_cluster(settings: ArchiveSettings) -> dict[str, str]:
     return {
         # The default (50) would be so many tasks before each batch, to read a log that upkeep keeps short.
         "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.executor.extraJavaOptions": DEEP_STACKS,
         **({"spark.driver.host": host, "spark.driver.bindAddress": host} if host else {}),
     }
 

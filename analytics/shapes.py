@@ -15,13 +15,15 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$:.-]{0,63}")
 # Numbers, UUIDs and digests are data.
 _LOOKS_LIKE_DATA = re.compile(r"[0-9a-f]{8,}|[0-9]{4,}|.*[0-9a-f]{8}-[0-9a-f]{4}-.*")
 _WORD = re.compile(r"[A-Z_]+(\([0-9, ]*\))?")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+_BRACKET = re.compile(_QUOTED.pattern + "|[<>]")
 _TYPES = {"BIGINT": "integer", "DOUBLE": "number", "FLOAT": "number", "VOID": "null", "VARIANT": "mixed"}
 Shape = str | list["Shape"] | dict[str, "Shape"]
 
 
 def paths_of(schema: str) -> dict[tuple[str, str], None]:
     """Path and type of every member, each once: `OBJECT<a: ARRAY<STRING>>` has `a`, an array, and `a[]`, a string."""
-    shape, rest = _parse(schema.strip())
+    shape, rest = _parse(schema.strip(), depth=0)
     if rest:
         raise ValueError(f"{schema[:200]!r} goes on after its end")
     return dict.fromkeys(_paths(shape, at="", depth=0))
@@ -57,30 +59,33 @@ def type_of(shape: Shape) -> str:
     return _TYPES.get(shape, shape.lower())
 
 
-def _parse(text: str) -> tuple[Shape, str]:
-    """The shape at the beginning of a text, and what follows it."""
-    if text.startswith("ARRAY<"):
-        inner, rest = _parse(text[len("ARRAY<") :])
+def _parse(text: str, *, depth: int) -> tuple[Shape, str]:
+    """The shape at the beginning of a text, and what follows it. Nothing is told of what lies deeper, so a sender cannot nest too deep."""
+    is_array = text.startswith("ARRAY<")
+    if depth == DEEPEST and (is_array or text.startswith("OBJECT<")):
+        return ["VOID"] if is_array else {}, _after_closing(text)
+    if is_array:
+        inner, rest = _parse(text[len("ARRAY<") :], depth=depth + 1)
         return [inner], _after(rest, ">")
     if text.startswith("OBJECT<"):
-        return _members(text[len("OBJECT<") :])
+        return _members(text[len("OBJECT<") :], depth=depth)
     found = _WORD.match(text)
     if found is None:
         raise ValueError(f"{text[:200]!r} begins with no type")
     return found[0].replace(" ", ""), text[found.end() :]
 
 
-def _members(text: str) -> tuple[dict[str, Shape], str]:
+def _members(text: str, *, depth: int) -> tuple[dict[str, Shape], str]:
     members: dict[str, Shape] = {}
     while not text.startswith(">"):
         name, text = _name(text.removeprefix(", "))
-        members[name], text = _parse(_after(text, ": "))
+        members[name], text = _parse(_after(text, ": "), depth=depth + 1)
     return members, _after(text, ">")
 
 
 def _name(text: str) -> tuple[str, str]:
     """A member's name; in backticks where it is not plain, a backtick in it doubled."""
-    quoted = re.match(r"`((?:[^`]|``)*)`", text)
+    quoted = _QUOTED.match(text)
     if quoted is not None:
         return quoted[1].replace("``", "`"), text[quoted.end() :]
     name, colon, rest = text.partition(": ")
@@ -91,3 +96,13 @@ def _after(text: str, mark: str) -> str:
     if not text.startswith(mark):
         raise ValueError(f"{text[:200]!r} does not begin with {mark!r}")
     return text[len(mark) :]
+
+
+def _after_closing(text: str) -> str:
+    """What follows the bracket that closes the first one; those inside quoted names are none."""
+    opened = 0
+    for found in _BRACKET.finditer(text):
+        opened += {"<": 1, ">": -1}.get(found[0], 0)
+        if found[0] == ">" and not opened:
+            return text[found.end() :]
+    raise ValueError(f"{text[:200]!r} ends before it is closed")

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,6 +23,7 @@ from analytics.gold_processors import PROCESSORS, settled
 from analytics.gold_tables import SCHEMA_DRIFT, TRAFFIC_HOURLY
 from analytics.gold_traffic import TRAFFIC, processed
 from analytics.settings import ArchiveSettings, table_location
+from analytics.shapes import DEEPEST
 from analytics.sketches import sketch_of
 from analytics.tables import DEAD_LETTERS, OUTCOMES
 from analytics.transforms import to_events
@@ -27,6 +31,7 @@ from infra.clock import Clock, EventIds
 from infra.settings import LogSettings
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
+from schemas.errors import NotTheArchive, StreamUnavailable, WriteSkipped
 from tests.analytics.conftest import append
 from tests.analytics.test_transforms import raw
 from tests.events import an_event
@@ -297,6 +302,22 @@ def test_drift_tells_since_when_a_type_of_event_has_which_members(
     assert {(row.namespace, row.event_type) for row in rows} == {("github", "github.push")}
 
 
+def test_a_payload_that_is_nested_very_deep_is_counted_with_what_lies_above(
+    spark: SparkSession, events: CommittedTable, open_gold: OpenGold, home: Path
+) -> None:
+    deepest, too_deep = (b'{"a":' * levels + b"1" + b"}" * levels for levels in (1000, 1001))
+    bodies = (deepest, b'{"b": 1}', too_deep, b"[" * 1000 + b"]" * 1000)
+    archived(events, spark, *({"id": str(place), "body": body} for place, body in enumerate(bodies)), batch=1)
+    # What is nested deeper still is no payload, so this is as deep as one can be.
+    assert [row.id for row in events.dataframe().where("payload IS NULL").collect()] == ["2"]
+
+    open_gold().refresh(DRIFT_RECIPE)
+
+    paths = {(row.path, row.type) for row in table(spark, home, "schema_drift").collect()}
+    assert {("$", "object"), ("b", "integer"), (".".join("a" * DEEPEST), "object"), ("[]" * DEEPEST, "array")} <= paths
+    assert len(paths) == 3 + 2 * DEEPEST
+
+
 def test_of_very_many_paths_the_first_are_kept_and_the_rest_is_one_row(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analytics.gold_drift.MOST_PATHS", 2)
     columns = ", ".join(f"`{column.name}` {column.type}" for column in SCHEMA_DRIFT.columns)
@@ -356,6 +377,41 @@ def test_what_goes_wrong_with_gold_is_logged_and_tried_again(open_gold: OpenGold
     gold.serve()
 
     assert capsys.readouterr().err.count("a gold table could not be refreshed") == 1
+
+
+@pytest.mark.parametrize("error", [PySparkException("x"), Py4JError("x"), StreamUnavailable("x"), WriteSkipped("x")])
+def test_what_time_may_heal_is_logged_and_does_not_end_the_round(
+    open_gold: OpenGold, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    assert refreshed_in_turn(open_gold(), monkeypatch, error) == ["traffic_hourly", "processors_hourly", "schema_drift"]
+    assert capsys.readouterr().err.count("a gold table could not be refreshed") == 3
+
+
+@pytest.mark.parametrize("error", [RecursionError("x"), ValueError("x"), NotTheArchive("x")])
+def test_a_table_that_ends_the_round_has_its_next_turn_after_the_others(
+    open_gold: OpenGold, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Else every round would end there, and what comes after gold would never be done again."""
+    refreshed = refreshed_in_turn(open_gold(), monkeypatch, error, raised=type(error))
+
+    assert refreshed == ["traffic_hourly", "processors_hourly", "schema_drift"]
+
+
+def refreshed_in_turn(gold: Gold, monkeypatch: pytest.MonkeyPatch, error: Exception, *, raised: type[Exception] | None = None) -> list[str]:
+    """Which tables are tried in four rounds, when all are due and each fails."""
+    tried: list[str] = []
+
+    def fail(_: Gold, recipe: Recipe) -> bool:
+        tried.append(recipe.table.name)
+        raise error
+
+    monkeypatch.setattr(Gold, "refresh", fail)
+    gold._due = {recipe.table.name: 0.0 for recipe in RECIPES}
+    for _ in RECIPES:
+        with pytest.raises(raised) if raised else nullcontext():
+            gold.serve()
+    gold.serve()
+    return tried
 
 
 def test_outcomes_and_decisions_are_counted_from_their_tables(spark: SparkSession, open_gold: OpenGold, home: Path) -> None:

@@ -60,3 +60,21 @@ def test_what_lies_deeper_is_not_told() -> None:
     deep = "OBJECT<a: " * 20 + "STRING" + ">" * 20
 
     assert list(paths_of(deep))[-1] == (".".join("a" * DEEPEST), "object")
+
+
+@pytest.mark.parametrize("levels", [500, 1000, 100_000])
+@pytest.mark.parametrize(("opening", "kind"), [("OBJECT<a: ", "object"), ("ARRAY<", "array"), ("OBJECT<`<``<`: ARRAY<", "object")])
+def test_no_payload_is_nested_too_deep_to_be_looked_at(opening: str, kind: str, levels: int) -> None:
+    deep = opening * levels + "STRING" + ">" * opening.replace("`<``<`", "").count("<") * levels
+
+    paths = paths_of(f"OBJECT<first: {deep}, last: BIGINT>")
+
+    assert list(paths)[-1] == ("last", "integer")
+    assert len(paths) == DEEPEST + 2
+    assert list(paths)[1] == ("first", kind)
+
+
+@pytest.mark.parametrize("end", ["STRING" + ">" * 19, "`>`: STRING" + ">" * 19, "STRING" + ">" * 21])
+def test_what_is_deep_and_no_shape_is_refused(end: str) -> None:
+    with pytest.raises(ValueError):
+        paths_of("OBJECT<a: " * 20 + end)
