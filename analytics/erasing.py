@@ -25,7 +25,7 @@ from analytics.kept import existing, kept
 from analytics.owed_numbers import note_owed
 from analytics.owners import of_rows, with_more
 from analytics.requests import Request, Requests, Result, Tell
-from analytics.statements import refuse_all_but_a_condition
+from analytics.statements import reading_rows_by, refuse_all_but_a_condition
 from infra.failpoints import reach
 from infra.spools import folders, read_spools
 from infra.streams.erasing import Chosen, Erasing
@@ -122,13 +122,16 @@ def chosen_in_log(log: Erasing, *, chains: Chains, selection: Selection) -> Chos
     archive = chains.events.open()
     there = archive.spark.createDataFrame([(one,) for one in set(log.event_ids())], "id STRING")
     fitting = archive.table.dataframe().where(selection.condition()).join(there, on="id", how="left_semi")
-    return Chosen(event_ids={row.id for row in fitting.select("id").collect()})
+    with reading_rows_by(selection.where, location=archive.table.location):
+        return Chosen(event_ids={row.id for row in fitting.select("id").collect()})
 
 
 def counted(log: Erasing, chosen: Chosen, *, chains: Chains, selection: Selection) -> dict[str, Any]:
     """What would go now, place by place."""
-    events = chains.events.open().table.dataframe()
-    tables = {chain.table.name: victims(chain, selection=selection, events=events).count() for chain in existing(chains)}
+    table = chains.events.open().table
+    with reading_rows_by(selection.where, location=table.location):
+        events = table.dataframe()
+        tables = {chain.table.name: victims(chain, selection=selection, events=events).count() for chain in existing(chains)}
     return {"log": dict(log.count(chosen)), "tables": tables}
 
 
@@ -172,7 +175,9 @@ def erase_rows(chain: Chain, *, selection: Selection, events: DataFrame) -> int:
     """In one commit of the table's chain, which says how many accepted events went; returns how many rows."""
     archive = chain.open()
     going = victims(chain, selection=selection, events=events)
-    if not (rows := going.count()):
+    with reading_rows_by(selection.where, location=archive.table.location):
+        rows = going.count()
+    if not rows:
         return 0
     last = chain.last = chain.last or archive.start()
     erased = with_more(last.erased, of_rows(going)) if chain.table.name == "events" else {}

@@ -26,7 +26,7 @@ from analytics.replayer import Plan, Replayer, same_unfinished
 from analytics.selection import Selection
 from analytics.session import quick_session, stop_session
 from analytics.settings import ArchiveSettings, table_location
-from analytics.statements import harden, refuse_all_but_a_condition
+from analytics.statements import harden, reading_rows_by, refuse_all_but_a_condition
 from analytics.tables import EVENTS
 from infra.failpoints import reach
 from infra.running.choosing import is_terminal
@@ -185,7 +185,8 @@ def _counted(replayer: Replayer, *, plan: Plan) -> Counted:
         if plan.selection.where:
             replayer.rows(Selection()).createOrReplaceTempView(EVENTS.name)
             refuse_all_but_a_condition(replayer.spark, condition=plan.selection.where, table=EVENTS.name)
-        return count(replayer.rows(plan.selection), shards=replayer.log.shards)
+        with reading_rows_by(plan.selection.where, location=replayer.location):
+            return count(replayer.rows(plan.selection), shards=replayer.log.shards)
 
 
 def _resume(found: Replay, *, settings: Settings, replays: Replays, as_json: bool) -> None:
@@ -228,7 +229,7 @@ def with_history(begun: Replay, *, replayer: Replayer) -> Replay:
         marks = histories.since(marks)
     finally:
         histories.close()
-    with waiting("counting"):
+    with waiting("counting"), reading_rows_by(plan.selection.where, location=replayer.location):
         rows = replayer.rows(plan.selection, marks=marks).where(F.col("batch") <= batch)
         counted = count(rows, shards=replayer.log.shards)
     plan = plan.with_counted(replace(counted, batch=batch), marks=marks)

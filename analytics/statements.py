@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -16,7 +17,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from analytics.hidden import hides_something
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, TableUnavailable
 
 ALLOWED_NODES = frozenset(
     {
@@ -158,6 +159,10 @@ CONDITION_NODES = ["Filter", "Project", "UnresolvedRelation"]
 CHANGING = frozenset({"CurrentTimestamp", "CurrentTimestampLike", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentUser"})
 
 
+# The classes of SQLSTATE that sources of data have, and the system beneath them. Such errors come with and without a class of pyspark's.
+ABOUT_FILES = re.compile(r"SQLSTATE: (KD|58)")
+
+
 def refuse_all_but_a_condition(spark: SparkSession, *, condition: str, table: str) -> None:
     """Raises ConfigError for what is more than a condition about a row of the table (a view), or would choose other rows another time."""
     try:
@@ -173,6 +178,20 @@ def refuse_all_but_a_condition(spark: SparkSession, *, condition: str, table: st
     kinds = {kind for node, _ in _nodes(analyzed) for expression in _items(node.expressions()) for kind in _kinds(expression)}
     if not analyzed.deterministic() or kinds & CHANGING:
         raise ConfigError("the condition chooses other rows each time: name times and values, so that the same events are meant again")
+
+
+@contextmanager
+def reading_rows_by(condition: str, *, location: str) -> Iterator[None]:
+    """A condition may fail on a value, which shows only when rows are read: what Spark says inside is ConfigError then.
+
+    What it says about the table's files, and whatever it says without a condition, is TableUnavailable.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if condition and not ABOUT_FILES.search(str(error)):
+            raise ConfigError(f"the condition cannot be used: {first_words(error)}") from error
+        raise TableUnavailable(f"{location} cannot be read: {first_words(error)}") from error
 
 
 def _kinds(expression: Any) -> Iterator[str]:

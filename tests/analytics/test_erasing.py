@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from analytics import erasing, shredding
+from analytics.acts import Desk
 from analytics.chains import Chains
 from analytics.erase_selection import Selection
 from analytics.gold import Gold
@@ -32,6 +33,7 @@ from infra.streams.replays import Replays
 from infra.streams.rewriting import Rewritten
 from infra.streams.settle import RetryLater
 from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
 from ingest.spool import Spool
 from schemas.errors import ConfigError, RequestFailed, Unavailable
 from schemas.event import StreamEvent
@@ -306,6 +308,37 @@ def test_a_condition_that_is_none_is_refused_and_nothing_goes(chains: Chains, ho
 
     with pytest.raises(ConfigError):
         erasing.act(chains, request, lambda *_: None)
+
+
+def test_a_condition_that_fails_on_a_value_is_refused_at_once_and_nothing_goes(
+    chains: Chains, home: Path, log: LogSettings, telemetry: Telemetry
+) -> None:
+    append(log, home, an_event(payload=b'{"n": 5}'), an_event(payload=b'{"n": "five"}'))
+    requests = Requests(home)
+    name = requests.ask("erase", arguments={"where": "payload:n::int = 5"})
+
+    Desk(requests, telemetry).carry_out(name, chains=chains)
+
+    with pytest.raises(ConfigError, match=r"the condition cannot be used: \[INVALID_VARIANT_CAST\]"):
+        requests.take_answer(name)
+    assert chains.events.open().table.dataframe().count() == 2
+
+
+def test_each_step_that_reads_rows_by_a_condition_says_that_it_fails(chains: Chains, home: Path, log: LogSettings) -> None:
+    """Rows that come while events are erased may be the first that it fails on."""
+    append(log, home, an_event(payload=b'{"n": "five"}'))
+    chains.drain()
+    selection, events = Selection(where="payload:n::int = 5"), chains.events.open().table.dataframe()
+
+    with closing(Erasing.open(log, home=home)) as erasing_log:
+        steps: list[Callable[[], object]] = [
+            lambda: erasing.chosen_in_log(erasing_log, chains=chains, selection=selection),
+            lambda: erasing.counted(erasing_log, Chosen(event_ids=set()), chains=chains, selection=selection),
+            lambda: erasing.erase_rows(chains.events, selection=selection, events=events),
+        ]
+        for step in steps:
+            with pytest.raises(ConfigError, match="the condition cannot be used"):
+                step()
 
 
 def test_who_names_nothing_is_refused() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from analytics import replay
 from analytics.counting import count
 from analytics.handing import Pace, ShardWriter
 from analytics.rebuilding import Place, Rebuilt
@@ -167,6 +168,22 @@ def test_only_what_is_meant_is_replayed_and_at_most_at_its_rate(
 
     assert {event.id for _, event, _ in taken(log, home)} == {event.id for event in meant}
     assert seconds > 0.3  # A shard's first call is not delayed; the others make up most of the half second.
+
+
+def test_a_condition_that_fails_on_a_value_is_refused_when_events_are_counted(
+    open_archive: OpenArchive, replayer: Replayer, log: LogSettings, home: Path
+) -> None:
+    append(log, home, an_event(payload=b'{"n": 5}'), an_event(payload=b'{"n": "five"}'))
+    archive_all(open_archive, log)
+    plan = Plan(Selection(where="payload:n::int = 5"), is_counted=False)
+    # It gives the table a name, which other tests of the same Spark would find.
+    apart = replace(replayer, spark=replayer.spark.newSession())
+
+    with pytest.raises(ConfigError, match=r"the condition cannot be used: \[INVALID_VARIANT_CAST\]"):
+        replay._counted(apart, plan=plan)
+    begun = replayer.replays.begin("g", about=plan.to_json())
+    with pytest.raises(ConfigError, match="the condition cannot be used"):
+        replay.with_history(begun, replayer=apart)
 
 
 def test_nothing_more_is_handed_of_a_replay_that_was_cancelled(

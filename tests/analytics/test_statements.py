@@ -13,10 +13,10 @@ from analytics.commits import Commit, CommittedTable
 from analytics.parameters import Value, bound
 from analytics.questions import Answer, Limits, Question, admit, answer
 from analytics.settings import ArchiveSettings
-from analytics.statements import REMOVED_FUNCTIONS
+from analytics.statements import REMOVED_FUNCTIONS, reading_rows_by
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
-from schemas.errors import ConfigError, QueryCancelled
+from schemas.errors import ConfigError, QueryCancelled, TableUnavailable
 from tests.analytics.statements import ATTACKS, COMMAND, OUTSIDE, QUESTIONS
 from tests.analytics.test_transforms import raw
 from tests.infra.running.processes import until
@@ -137,6 +137,17 @@ def test_a_name_that_a_with_gives_is_not_looked_up_where_it_holds(asking: SparkS
 def test_what_java_itself_fails_on_is_one_sentence_too(asking: SparkSession, lake: Lake) -> None:
     with pytest.raises(ConfigError, match=r"^the query failed: java\.lang\.StackOverflowError$"):
         asked(asking, "SELECT repeat('a', 100000) RLIKE '(a|b)*c'", lake=lake)
+
+
+@pytest.mark.parametrize("condition", ["", "id = 'one'"])
+def test_a_table_without_its_files_is_no_matter_of_the_condition(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    spark.range(3).selectExpr("cast(id AS STRING) AS id").write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows")).where(condition or "true")
+    for file in (tmp_path / "rows").glob("*.parquet"):
+        file.unlink()
+
+    with pytest.raises(TableUnavailable, match="rows cannot be read"), reading_rows_by(condition, location="rows"):
+        rows.collect()
 
 
 def test_a_query_cannot_print_the_environment(asking: SparkSession, lake: Lake) -> None:
