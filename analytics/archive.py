@@ -69,7 +69,6 @@ class Archive:
         """What the table has; first puts the group there, in case the last run died between its commit and its move."""
         for version in self.table.set_aside:
             self.telemetry.log.error("a commit did not reach the disk, is set aside and will be made again", version=version)
-        self.table.set_aside.clear()
         last = owners.known(self.spark, self.table, commit=self.table.newest_commit(run=uuid.uuid4().hex))
         self.log.look()  # Begins the shards, so that there is a group to move.
         self.log.make_good(groups=last.groups, owing=last.owing)
