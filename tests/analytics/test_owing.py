@@ -85,11 +85,15 @@ class World:
         return events
 
     def given_back(self, refill: Refill) -> list[str]:
-        """What the group is handed in the end, once its worker has declared it again."""
-        found: list[Any] = taken(self.log, self.home)
-        while refill.step() or owed_now(self.log, self.home):
-            found += taken(self.log, self.home)
-        return sorted(event.id for _, event, _ in found)
+        return given_back(self.log, self.home, refill)
+
+
+def given_back(log: LogSettings, home: Path, refill: Refill) -> list[str]:
+    """What the group is handed in the end, once its worker has declared it again."""
+    found: list[Any] = taken(log, home)
+    while refill.step() or owed_now(log, home):
+        found += taken(log, home)
+    return sorted(event.id for _, event, _ in found)
 
 
 @pytest.fixture
@@ -133,19 +137,25 @@ def test_without_it_the_group_never_sees_them(world: World, refill: Refill, monk
     assert world.given_back(refill) == []
 
 
-def test_what_was_settled_since_the_last_commit_is_not_handed_out_again_unless_the_archive_has_died_too(
-    world: World, refill: Refill, open_archive: OpenArchive
+@pytest.mark.parametrize("has_died", [False, True])
+def test_what_was_settled_after_the_last_look_is_handed_out_again_and_nothing_else(
+    open_archive: OpenArchive, log: LogSettings, home: Path, refill: Refill, has_died: bool
 ) -> None:
-    in_work = world.unsettled
-    world.unsettled = world.append(2)
-    world.last = world.archive.run_batch(world.last)
-    assert len(taken(world.log, world.home)) == 2
-    assert world.archive.run_batch(world.last) is world.last
+    declare_and_spill(log, home, spills=False)
+    events = [an_event() for _ in range(10)]
+    append(log, home, *events)
+    archive = open_archive()
+    last = archive.run_batch(archive.start())
+    assert len(taken(log, home)) == 10
+    assert archive.run_batch(last) is last
+    if has_died:  # What it saw last is known by its commits alone.
+        archive = open_archive()
+        last = archive.start()
 
-    wipe(world.log, world.home)
-    world.archive.run_batch(world.last)
+    wipe(log, home)
+    archive.run_batch(last)
 
-    assert world.given_back(refill) == sorted(event.id for event in (*in_work, *world.unsettled))
+    assert given_back(log, home, refill) == (sorted(event.id for event in events) if has_died else [])
 
 
 def test_an_archive_that_dies_before_it_has_said_so_says_it_when_it_starts_and_once(
