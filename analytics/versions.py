@@ -36,7 +36,7 @@ class History:
 
 
 def read_history(table: Path) -> History:
-    """By the names and times of the files; the newest checkpoint counts only when it is whole, which its hint says."""
+    """By the names and times of the files. A checkpoint is whole: it is written with its version, and synced with it."""
     made: dict[int, int] = {}
     checkpoints: list[int] = []
     for path in (table / "_delta_log").iterdir():
