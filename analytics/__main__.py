@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +29,12 @@ from analytics.gold import Gold
 from analytics.ownership import own, own_in_jvm
 from analytics.refill import Refill
 from analytics.requests import Requests
-from analytics.session import archive_session, driver_process, stop_session
+from analytics.session import archive_scratch, archive_session, driver_process, stop_session
 from analytics.settings import ArchiveSettings, is_address, table_location
 from analytics.sharing import go_first
 from analytics.tables import EVENTS, Table
 from analytics.tending import Schedule
+from analytics.warming import warm_up
 from infra.clock import Clock
 from infra.running.cli import EXIT_FAILED, run
 from infra.running.housekeeper import Housekeeper
@@ -45,7 +47,7 @@ from infra.streams.owed import Owed
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
-from schemas.errors import Unavailable
+from schemas.errors import TableUnavailable, Unavailable
 
 app = typer.Typer(add_completion=False)
 
@@ -73,7 +75,9 @@ def serve(settings: Settings, *, telemetry: Telemetry, stack: ExitStack) -> None
     stack.callback(ops.stop)
     ops.start()
     spark = open_spark(settings, section=section, stack=stack)
+    warmed = begin_warming(settings, section=section, spark=spark, telemetry=telemetry, stack=stack)
     loop.chains = open_chains(settings, section=section, spark=spark, telemetry=telemetry, stack=stack)
+    stack.callback(loop.chains.close)
     events = loop.chains.events.open()
     gold = Gold(spark, events.log, section, settings.home, Clock(), telemetry, events.check_lease)
     loop.between = (Desk(Requests(settings.home), telemetry).serve, lambda _: gold.serve(), Schedule(section, home=settings.home).serve)
@@ -81,6 +85,7 @@ def serve(settings: Settings, *, telemetry: Telemetry, stack: ExitStack) -> None
         opened = stack.enter_context(taking_questions(spark, lake=Lake(section, settings.home), telemetry=telemetry))
         telemetry.log.info("questions are taken", connect_port=opened.port)
     go_first(spark)
+    warmed.result()
     _on_signals(lambda *_: stop.set())
     stack.enter_context(Housekeeper(settings, telemetry=telemetry))
     loop.refill = open_refill(settings, section=section, spark=spark, telemetry=telemetry, stack=stack)
@@ -102,6 +107,22 @@ def open_spark(settings: Settings, *, section: ArchiveSettings, stack: ExitStack
         lock = own_in_jvm(spark, lake=lake)
         stack.callback(lambda: lock)  # Held, not released: it ends with the JVM.
     return spark
+
+
+def begin_warming(
+    settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack
+) -> Future[None]:
+    """Makes Spark warm, beside whatever else a start has to do. When that fails there is a warning, and the first batches take longer."""
+
+    def warm() -> None:
+        try:
+            warm_up(spark, log=settings.log, home=settings.home, scratch=archive_scratch(settings.home))
+        except TableUnavailable as error:
+            telemetry.log.warning("Spark could not be made warm, so the first events wait longer", reason=str(error))
+
+    # A cluster cannot reach the scratch directory.
+    is_wanted = section.warm_up and section.master.startswith("local")
+    return stack.enter_context(ThreadPoolExecutor(1)).submit(warm if is_wanted else lambda: None)
 
 
 def open_chains(settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack) -> Chains:
@@ -172,9 +193,12 @@ class Loop:
         has_more = True
         while has_more and not self.stop.is_set():
             has_more = self.chains.step()
+            if has_more:
+                self.chains.events.recall_ahead()
             if self.refill is not None:
                 self.refill.step()
         self._do_between(self.chains)
+        self.chains.events.recall_ahead()
         self.stop.wait(rest_s(self.interval_ms, took_s=time.monotonic() - began))
 
     def _do_between(self, chains: Chains) -> None:

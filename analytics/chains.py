@@ -34,6 +34,8 @@ class Chain:
     opens: Callable[[Table], Archive]
     archive: Archive | None = None
     last: Commit | None = None
+    recalled: int = 0
+    """For which batch the table was last asked to recall what the next one has to know."""
     due_at: float = 0.0
     failed: bool = False
 
@@ -50,6 +52,12 @@ class Chain:
         self.last = None  # Should it fail: whether it was committed only the table knows.
         self.last = archive.run_batch(before, look=look)
         return self.last is not before and self.last.cut
+
+    def recall_ahead(self) -> None:
+        """For the next batch; does nothing when there was none since the last time."""
+        if self.archive is not None and self.last is not None and self.last.batch != self.recalled:
+            self.archive.table.recall_ahead()
+            self.recalled = self.last.batch
 
     def waiting(self, look: Look) -> int:
         """How many entries it has not taken in, by their numbers; all of them before it is opened."""
@@ -96,6 +104,12 @@ class Chains:
         for chain in (self.events, *self.records):
             while chain.step(look=self._log.look()):
                 pass
+
+    def close(self) -> None:
+        """Lets nothing go on that Spark would have to break off."""
+        for chain in (self.events, *self.records):
+            if chain.archive is not None:
+                chain.archive.table.settle()
 
     def _step_records(self, chain: Chain, *, look: Look) -> bool:
         try:

@@ -24,8 +24,10 @@ The table is the archive's only memory. Every commit carries, as Delta's `userMe
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,7 @@ from analytics import torn
 from analytics.delta_log import BY_TIME, LogEntry
 from analytics.lives import Life, LivesOfStreams
 from analytics.session_settings import settings_of
+from analytics.sharing import go_first
 from analytics.synced import SyncedTable, as_unavailable
 from analytics.tables import Table
 from infra.streams.owed import OwedRange
@@ -176,6 +179,13 @@ def commit_in(entry: LogEntry) -> Commit | None:
     return replace(found, committed_at_ms=entry.committed_at_ms) if found else None
 
 
+def write_rows(rows: DataFrame, *, commit: Commit, location: str) -> None:
+    """Appends the rows in one version that carries the commit. Nobody has read it back or synced it yet."""
+    write = rows.write.format("delta").mode("append").option("mergeSchema", "true").option("userMetadata", to_metadata(commit))
+    # A second writer with the same number conflicts instead of duplicating.
+    write.option("txnAppId", f"archive:{commit.table}").option("txnVersion", commit.batch).save(location)
+
+
 class CommittedTable(SyncedTable):
     """A table and the chain of commits that fill it."""
 
@@ -188,6 +198,7 @@ class CommittedTable(SyncedTable):
         """What did not reach the disk before a power cut, and where it lies now."""
         self._is_past = is_past
         super().__init__(spark, table=table, location=location)
+        self._recalling: threading.Thread | None = None
         self._looked_at = self._version
         """Up to which version somebody has looked for one that was restored: it may lie beneath a commit of ours."""
 
@@ -204,13 +215,27 @@ class CommittedTable(SyncedTable):
 
     def append(self, rows: DataFrame, *, commit: Commit) -> Commit:
         """Appends the rows in one commit; returns, synced, what the table says of it. Raises WriteSkipped, TableUnavailable."""
-
-        def write() -> None:
-            write = rows.write.format("delta").mode("append").option("mergeSchema", "true").option("userMetadata", to_metadata(commit))
-            # A second writer with the same number conflicts instead of duplicating.
-            write.option("txnAppId", f"archive:{commit.table}").option("txnVersion", commit.batch).save(self.location)
-
+        write = partial(write_rows, rows, commit=commit, location=self.location)
         return self._commit(write, read_back=partial(self._read_back, commit=commit), steps="archive")
+
+    def recall_ahead(self) -> None:
+        """Lets Delta find out, beside whatever comes next, which batch numbers the table knows.
+
+        Each append begins with that question, and Delta answers it by jobs over the table's log: half of what a small batch takes.
+        """
+        self.settle()
+        self._recalling = threading.Thread(target=self._recall, name="recall-ahead", daemon=True)
+        self._recalling.start()
+
+    def settle(self) -> None:
+        """Returns when nothing goes on beside the caller any more."""
+        if self._recalling is not None:
+            self._recalling.join()
+
+    def _recall(self) -> None:
+        with suppress(Exception):  # The append asks again, and has an error for whoever waits for it.
+            go_first(self._spark)
+            self._log.recall_transactions()
 
     def change(self, work: Callable[[], object], *, commit: Commit) -> Commit:
         """The same for work that changes rows in one commit, such as a delete; the chain goes on from there. It must change some."""

@@ -80,6 +80,7 @@ class DeltaLog:
         self.location = location
         jvm: Any = spark._jvm
         self._jvm = jvm
+        self._session = spark._jsparkSession
         self._files = self._directory().getFileSystem(spark._jsc.hadoopConfiguration())
 
     @property
@@ -138,6 +139,10 @@ class DeltaLog:
     def forget_cache(self) -> None:
         """After the files were changed behind Delta's back."""
         self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def recall_transactions(self) -> None:
+        """Takes as long as an append would take for it; Delta remembers the answer until there is a newer version."""
+        self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, self.location).unsafeVolatileSnapshot().setTransactions()
 
     def sync(self, entry: LogEntry) -> None:
         """Returns when the version would survive a power cut. An object store has done that before it answered."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 from analytics.catalog import Lake
 from analytics.class_archive import class_archive, fixed_home, make_home
 from analytics.connect import endpoint
-from analytics.decoders import DECODERS
 from analytics.jars import install_jars, jar_directory
 from analytics.java import find_java
 from analytics.opening import open_table
@@ -23,12 +21,15 @@ from analytics.questions import Question, admit, answer
 from analytics.session import quick_session, stop_session
 from analytics.settings import ArchiveSettings
 from analytics.tables import EVENTS
-from analytics.transforms import to_events
+from analytics.warming import warm_up
 from infra.running.cli import run
+from infra.settings import LogSettings
 from schemas.errors import Unavailable
 
 # Java writes the archive when it ends, which takes a while.
 PATIENCE_S = 180.0
+# Made-up events are read from no log, so nobody connects to it.
+NO_LOG = LogSettings(url="redis://127.0.0.1:1/0")
 QUESTION = "SELECT event_type, count(*) AS n FROM events GROUP BY ALL ORDER BY n"
 
 app = typer.Typer(add_completion=False)
@@ -61,12 +62,9 @@ def make(archive: Path) -> None:
 
 
 def exercise(spark: SparkSession, *, lake: Lake) -> None:
-    """A table is made, written to twice as a batch writes, and asked."""
-    location = lake.location(EVENTS)
-    open_table(spark, table=EVENTS, location=location)
-    for batch in (1, 2):
-        rows = to_events(spark.createDataFrame([], DECODERS[EVENTS.name].ddl), batch=batch, archived_at=datetime.now(UTC))
-        rows.write.format("delta").mode("append").option("mergeSchema", "true").option("userMetadata", "{}").save(location)
+    """What an archive does when it starts; then a table is asked."""
+    warm_up(spark, log=NO_LOG, home=lake.home, scratch=lake.home)
+    open_table(spark, table=EVENTS, location=lake.location(EVENTS))
     with endpoint(spark, port=0, home=lake.home):
         asking = spark.newSession()
         admit(asking, sql=QUESTION, lake=lake)

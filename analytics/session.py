@@ -52,11 +52,16 @@ appender.stderr.layout.eventTemplateUri = classpath:org/apache/spark/SparkLayout
 
 def archive_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
     """For the process that runs for months; takes some ten seconds. Raises ConfigError without Java, Unavailable without jars."""
-    scratch = home / "run" / "spark-archive"
+    scratch = archive_scratch(home)
     shutil.rmtree(scratch, ignore_errors=True)  # What a killed run has left; the caller owns the tables, so nobody works there.
     scratch.mkdir(parents=True)
     more = sharing(settings.master, scratch=scratch)
     return _start(settings, scratch=scratch, master=shared_master(settings.master), more=more, java_options=(), jvm_stderr=None)
+
+
+def archive_scratch(home: Path) -> Path:
+    """Where the archive's Spark works; emptied when it starts."""
+    return home / "run" / "spark-archive"
 
 
 def quick_session(settings: ArchiveSettings, *, home: Path, record: Path | None = None) -> SparkSession:

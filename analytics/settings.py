@@ -48,6 +48,10 @@ class ArchiveSettings(Strict):
         {},
         description="Settings for Spark, handed on as they are, such as `spark.hadoop.fs.s3a.endpoint`; `spark.jars` are added.",
     )
+    warm_up: bool = Field(
+        True,
+        description="Whether Spark takes made-up events through a batch before it is ready, so that the first ones are not kept waiting.",
+    )
     gold_interval_ms: int = Field(
         60_000, ge=0, description="How long after a refresh of a gold table the next one is due; 0 makes no gold tables."
     )

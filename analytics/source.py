@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from analytics import plan
 from analytics.decoders import DECODERS, Decoder
 from analytics.plan import Range
+from analytics.samples import sample_entries
 from infra.failpoints import reach
 from infra.settings import LogSettings
 from infra.streams.entries import END, LOG_FIELDS, Entry
@@ -33,10 +34,13 @@ PORTION_ENTRIES = 2000
 PORTION_BYTES = 8 * 1024 * 1024
 
 
-def read_ranges(spark: SparkSession, *, table: str, groups: list[list[Range]], log: LogSettings, home: Path) -> DataFrame:
-    """The entries of the ranges as they are on the log, one task for each group; nothing is read before an action."""
+def read_ranges(spark: SparkSession, *, table: str, groups: list[list[Range]], log: LogSettings, home: Path, samples: int = 0) -> DataFrame:
+    """The entries of the ranges as they are on the log, one task for each group; nothing is read before an action.
+
+    With `samples` each task makes up so many more (`warming.py`).
+    """
     spark.dataSource.register(LogSource)
-    options = {"table": table, "ranges": plan.to_json(groups), "log": log.model_dump_json(), "home": str(home)}
+    options = {"table": table, "ranges": plan.to_json(groups), "log": log.model_dump_json(), "home": str(home), "samples": str(samples)}
     return spark.read.format(NAME).schema(DECODERS[table].ddl).options(**options).load()
 
 
@@ -59,17 +63,18 @@ class LogSource(DataSource):
         return DECODERS[self.options["table"]].ddl
 
     def reader(self, schema: StructType) -> RangesReader:  # noqa: ARG002 - Spark's signature
-        return RangesReader(**{name: self.options[name] for name in ("table", "ranges", "log", "home")})
+        return RangesReader(**{name: self.options[name] for name in ("table", "ranges", "log", "home", "samples")})
 
 
 class RangesReader(DataSourceReader):
     """Reads its partition's ranges; an entry that cannot be read becomes a row that says so, and never fails the batch."""
 
-    def __init__(self, *, table: str, ranges: str, log: str, home: str) -> None:
+    def __init__(self, *, table: str, ranges: str, log: str, home: str, samples: str) -> None:
         self._table = table
         self._ranges = ranges
         self._log = log
         self._home = home
+        self._samples = int(samples)
 
     def partitions(self) -> list[InputPartition]:
         return [RangesPartition(group) for group in plan.from_json(self._ranges)]
@@ -86,8 +91,11 @@ class RangesReader(DataSourceReader):
             log.close()
 
     def _batches(self, log: ArchiveLog, *, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+        decoder = DECODERS[self._table]
+        if self._samples:
+            yield from decoder.batches(sample_entries(self._samples), stream=NAME)
         for one in partition.ranges:
-            yield from read_range(log, one, decoder=DECODERS[self._table])
+            yield from read_range(log, one, decoder=decoder)
 
 
 def read_range(log: ArchiveLog, one: Range, *, decoder: Decoder) -> Iterator[pa.RecordBatch]:

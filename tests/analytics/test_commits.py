@@ -140,3 +140,20 @@ def test_tables_leave_no_file_outside_the_home(events: CommittedTable, rows: Dat
 
     assert {path.name for path in home.iterdir()} == {"lake"}
     assert not [name for name in ("spark-warehouse", "metastore_db", "derby.log") if Path(name).exists()]
+
+
+def test_what_was_recalled_ahead_is_not_asked_again(spark: SparkSession, events: CommittedTable) -> None:
+    """Delta's jobs over the table's log, which nobody then waits for."""
+    events.append(a_row(spark, entry_id="1-0"), commit=FIRST)
+
+    def jobs_of_batch(number: int) -> int:
+        spark.sparkContext.setJobGroup(f"batch {number}", "")
+        events.append(a_row(spark, entry_id=f"{number}-0", batch=number), commit=replace(FIRST, batch=number))
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"batch {number}"))
+
+    asked = jobs_of_batch(2)
+    events.recall_ahead()
+    events.settle()
+
+    assert jobs_of_batch(3) < asked

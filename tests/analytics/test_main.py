@@ -24,12 +24,13 @@ from tests.lake import archived
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 150
+ARCHIVE = {"ops_port": 0, "connect_port": 0, "interval_ms": 100, "warm_up": False}
 
 
 @pytest.fixture
 def start(log: LogSettings, home: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Starts `python -m analytics`; what it says is appended to <home>/archive.log."""
-    settings = {"log": {"url": log.url, "prefix": log.prefix}, "archive": {"ops_port": 0, "connect_port": 0, "interval_ms": 100}}
+    settings = {"log": {"url": log.url, "prefix": log.prefix}, "archive": ARCHIVE}
     (home / FILE_NAME).write_text(yaml.safe_dump(settings))
     started: list[subprocess.Popen[bytes]] = []
 

@@ -3,6 +3,7 @@ stays so while the table grows; and how soon an event can be queried."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -66,11 +67,14 @@ def _drains(draining: Draining, options: Options, *, folder: Path, say: Say) -> 
         table = keep_rows(draining.spark, raw=raw, to=folder / "replayed")
         for repetition in range(options.repetitions + 1):
             for what, measure in _contenders(draining, log=log, raw=raw, entries=entries).items():
+                os.sync()  # What the one before has left to be written is not the next one's cost.
                 seen = measure()
                 draining.remove_tables(besides=raw)
                 _note(found, what, events_per_second(seen[0], seen[-1]), repetition=repetition, options=options, say=say)
+            os.sync()
             rate = replay_all(draining.spark, table=table, folder=_made(folder / f"replay-{repetition}"))
             _note(found, "replay", rate, repetition=repetition, options=options, say=say)
+            os.sync()
             rate = _ingest(folder / f"ingest-{repetition}", scale=options.scale)
             _note(found, "ingest", rate, repetition=repetition, options=options, say=say)
     return found

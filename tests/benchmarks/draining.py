@@ -62,6 +62,8 @@ class Draining:
         seen = [Observation(time.monotonic(), 0)]
         while (newer := archive.run_batch(last)) is not last:
             last = newer
+            if last.cut:  # as the archive does
+                table.recall_ahead()
             seen.append(Observation(time.monotonic(), last.totals.rows))
         return seen
 

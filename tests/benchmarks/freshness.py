@@ -39,7 +39,7 @@ class Fresh:
 
 def measure_freshness(folder: Path, *, scale: float) -> Fresh:
     """Everything that `up` starts runs: log, receiver, worker, archive. Raises CannotMeasure."""
-    installation = Installation(folder / "home")
+    installation = Installation(folder / "home", ARCHIVE__WARM_UP="true")  # as it is unless somebody says otherwise
     try:
         began = time.monotonic()
         installation.start()

@@ -39,7 +39,8 @@ class Installation:
         self.port = free_port()
         ports = {"INGEST__PORT": self.port, "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
         ports |= {"GROUPS__EXAMPLE__OPS_PORT": free_port(), "ARCHIVE__CONNECT_PORT": 0}
-        overrides = {f"HOOKLAKE_{name}": str(value) for name, value in {**ports, **settings}.items()}
+        # Nobody here waits for the first batch more eagerly than for the end of the test.
+        overrides = {f"HOOKLAKE_{name}": str(value) for name, value in {**ports, "ARCHIVE__WARM_UP": False, **settings}.items()}
         self.environment = environment_with({"HOOKLAKE_HOME": str(home), **overrides})
         self.output = home.parent / f"{home.name}.out"
         self.up: subprocess.Popen[bytes] | None = None

@@ -45,7 +45,7 @@ def command_environment(home: Path, **settings: str) -> dict[str, str]:
     """For a process of ours on `home`, with free ports; `settings` such as LOG__URL override its file."""
     ports = {"INGEST__PORT": free_port(), "INGEST__OPS_PORT": free_port(), "ARCHIVE__OPS_PORT": free_port()}
     ports |= {"GROUPS__EXAMPLE__OPS_PORT": free_port(), "ARCHIVE__CONNECT_PORT": 0}
-    overrides = {f"HOOKLAKE_{name}": str(value) for name, value in {**ports, **settings}.items()}
+    overrides = {f"HOOKLAKE_{name}": str(value) for name, value in {**ports, "ARCHIVE__WARM_UP": False, **settings}.items()}
     return environment_with({"HOOKLAKE_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", **overrides})
 
 
