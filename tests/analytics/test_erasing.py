@@ -19,7 +19,8 @@ from analytics.acts import Desk
 from analytics.chains import Chains
 from analytics.erase_selection import Selection
 from analytics.gold import Gold
-from analytics.requests import Requests, Result
+from analytics.gold_erasing import erase_from_gold
+from analytics.requests import Requests, Result, Tell
 from infra.clock import Clock
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
@@ -233,6 +234,34 @@ def test_an_erasure_that_dies_at_any_step_is_finished_by_the_next_beginning(
     assert world.drift(spark) == OF_STAYS
     assert world.traffic(spark) == {(GOES, None): 0, (STAYS, None): 0, (STAYS, "github.push"): 3, (STAYS, "nothing.made"): 2}
     assert world.canary not in str(record)
+
+
+def test_rows_that_went_before_gold_was_looked_at_would_be_counted_there_for_ever(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the gold step: what gold has of an event is found by its row, so the row goes last."""
+
+    def rows_first(chains: Chains, *, selection: Selection, tell: Tell) -> None:
+        tell("erasing", 0, 0)
+        archive = chains.events.open()
+        if erasing.erase_rows(chains.events, selection=selection, events=archive.table.dataframe()):
+            raise Killed
+        erase_from_gold(archive, selection=selection)
+
+    world.fill()
+    chains = world.chains()
+    chains.drain()
+    world.refresh_gold(chains)
+    assert (before := world.drift(spark)) != OF_STAYS
+    requests = Requests(world.home)
+    request = requests.read(requests.ask("erase", arguments={"where": f"CAST(body AS STRING) LIKE '%{world.canary}%'"}))
+    monkeypatch.setattr(erasing, "erase_from_tables", rows_first)
+    with pytest.raises(Killed):
+        erasing.act(chains, request, lambda *_: None)
+
+    erasing.act(chains, request, lambda *_: None)
+
+    assert world.drift(spark) == before
 
 
 async def give_up_what_is_left(world: World) -> int:
