@@ -33,15 +33,16 @@ from infra.telemetry import Telemetry
 from tests.benchmarks.rates import CannotMeasure, Observation
 
 Transform = Callable[..., DataFrame]
+Opens = Callable[..., SparkSession]
 
 
 class Draining:
-    """A Spark as the archive has it; every table is a fresh one."""
+    """A Spark as the archive has it, or as `opens` makes it; every table is a fresh one."""
 
-    def __init__(self, stack: ExitStack, *, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, *, folder: Path, opens: Opens = archive_session) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
-        self.spark: SparkSession = archive_session(ArchiveSettings(), home=folder)
+        self.spark: SparkSession = opens(ArchiveSettings(), home=folder)
         stack.callback(stop_session, self.spark)
         self._telemetry = Telemetry.start("archive", TelemetrySettings(log_level="warning"), home=folder)
         stack.callback(self._telemetry.shutdown)

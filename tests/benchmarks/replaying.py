@@ -13,8 +13,11 @@ from pyspark.sql import SparkSession
 
 from analytics.counting import count
 from analytics.opening import open_table
+from analytics.replay import with_a_place_for_each
 from analytics.replayer import Plan, Replayer
 from analytics.selection import Selection
+from analytics.session import quick_session
+from analytics.settings import ArchiveSettings
 from analytics.tables import EVENTS
 from analytics.transforms import to_events
 from infra.clock import Clock
@@ -29,6 +32,11 @@ from tests.benchmarks.rates import CannotMeasure
 
 GROUP = "replayed"
 NO_LIMITS = Limits(entries=10**9, size_bytes=10**12)
+
+
+def a_replays_session(settings: ArchiveSettings, *, home: Path) -> SparkSession:
+    """A Spark as `hooklake replay` starts it."""
+    return quick_session(with_a_place_for_each(settings, shards=LogSettings().shards), home=home)
 
 
 def keep_rows(spark: SparkSession, *, raw: Path, to: Path) -> Path:

@@ -5,7 +5,7 @@ import re
 import orjson
 import pytest
 
-from tests.benchmarks.archiving import Large, drain_rows, fresh_rows, large_rows
+from tests.benchmarks.archiving import Large, drain_rows, fresh_rows, large_rows, replay_rows
 from tests.benchmarks.backlog import BODY_BYTES, a_push
 from tests.benchmarks.freshness import Fresh
 from tests.benchmarks.rates import Observation
@@ -13,7 +13,7 @@ from tests.benchmarks.rows import Row
 from tests.documents import ROOT, table_rows
 
 PAGE = ROOT / "tests" / "benchmarks" / "README.md"
-RATES = {"drain": 30_000.0, "parquet": 40_000.0, "bare-drain": 40_000.0, "bare-parquet": 100_000.0, "ingest": 15_000.0, "replay": 25_000.0}
+RATES = {"drain": 30_000.0, "parquet": 40_000.0, "bare-drain": 40_000.0, "bare-parquet": 100_000.0, "ingest": 15_000.0}
 # 1 ms a row at first, 2 ms at the end.
 SLOWING = [Observation(0, 0), Observation(10, 10_000), Observation(210, 210_000), Observation(400, 1_800_000), Observation(800, 2_000_000)]
 
@@ -21,6 +21,7 @@ SLOWING = [Observation(0, 0), Observation(10, 10_000), Observation(210, 210_000)
 def all_rows() -> list[Row]:
     return [
         *drain_rows({what: [rate] for what, rate in RATES.items()}),
+        *replay_rows({"replay": [25_000.0]}),
         *large_rows(Large(SLOWING, heap_bytes=1_000_000_000)),
         *fresh_rows([Fresh(26.0, [1.0] * 94 + [5.0] * 6)]),
     ]
