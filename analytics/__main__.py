@@ -113,16 +113,22 @@ def begin_warming(
     settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack
 ) -> Future[None]:
     """Makes Spark warm, beside whatever else a start has to do. When that fails there is a warning, and the first batches take longer."""
+    is_over = threading.Event()
 
     def warm() -> None:
         try:
             warm_up(spark, log=settings.log, home=settings.home, scratch=archive_scratch(settings.home))
         except TableUnavailable as error:
-            telemetry.log.warning("Spark could not be made warm, so the first events wait longer", reason=str(error))
+            if not is_over.is_set():
+                telemetry.log.warning("Spark could not be made warm, so the first events wait longer", reason=str(error))
 
+    pool = ThreadPoolExecutor(1)
+    # Who is told to end at once does not wait for it: it breaks off when Spark stops.
+    stack.callback(pool.shutdown, wait=False)
+    stack.callback(is_over.set)
     # A cluster cannot reach the scratch directory.
     is_wanted = section.warm_up and section.master.startswith("local")
-    return stack.enter_context(ThreadPoolExecutor(1)).submit(warm if is_wanted else lambda: None)
+    return pool.submit(warm if is_wanted else lambda: None)
 
 
 def open_chains(settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack) -> Chains:

@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -205,7 +207,8 @@ def driver_process(spark: SparkSession) -> subprocess.Popen[bytes]:
 def stop_session(spark: SparkSession, *, patience_s: float = 20) -> None:
     """Stops Spark and waits for its JVM, so that nothing is left behind and every lock is free."""
     process = driver_process(spark)
-    spark.stop()
+    with suppress(Py4JError):  # A signal may have broken a call off, and the connection with it; the JVM then ends by the order below.
+        spark.stop()
     gateway: Any = SparkContext._gateway
     gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None

@@ -25,6 +25,7 @@ from infra.streams.ranges import ArchiveLog
 from schemas.errors import ArchiveError
 
 NAME = "hooklake_log"
+OPTIONS = ("table", "ranges", "log", "home", "samples")
 # Raised in a reader and found again in the text of whatever Spark makes of it.
 RECHECK_NEEDED = "hooklake: a range that was to be appended blindly has entries that may be archived already"
 
@@ -63,7 +64,7 @@ class LogSource(DataSource):
         return DECODERS[self.options["table"]].ddl
 
     def reader(self, schema: StructType) -> RangesReader:  # noqa: ARG002 - Spark's signature
-        return RangesReader(**{name: self.options[name] for name in ("table", "ranges", "log", "home", "samples")})
+        return RangesReader(**{name: self.options[name] for name in OPTIONS})
 
 
 class RangesReader(DataSourceReader):

@@ -103,6 +103,23 @@ def test_an_archive_lives_alone_ends_with_its_jvm_and_the_next_one_continues_unt
     assert Requests(home).waiting() == []
 
 
+def test_an_archive_that_is_told_to_end_while_it_makes_its_table_ends_as_told(
+    start: Callable[[], subprocess.Popen[bytes]], home: Path
+) -> None:
+    """The signal then breaks off a call to Spark's JVM, and with it the connection that would tell it to stop."""
+    process, deadline = start(), time.monotonic() + PATIENCE_S
+    while not (home / "lake" / "events").exists():
+        assert time.monotonic() < deadline, (home / "archive.log").read_text()
+        time.sleep(0.01)
+    jvm = jvm_of(process)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(PATIENCE_S) == 0, (home / "archive.log").read_text()
+    assert "Traceback" not in (home / "archive.log").read_text()
+    assert not Path(f"/proc/{jvm}").exists()
+
+
 def command(home: Path, verb: str, *arguments: str) -> dict[str, Any]:
     """What `hooklake VERB ... --json` prints."""
     run = [sys.executable, "-m", f"analytics.{verb}", *arguments, "--json"]

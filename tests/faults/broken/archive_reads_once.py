@@ -43,7 +43,7 @@ class TakingReader(source.RangesReader):
 
 class TakingSource(source.LogSource):
     def reader(self, schema: StructType) -> source.RangesReader:
-        return TakingReader(**{name: self.options[name] for name in ("table", "ranges", "log", "home")})
+        return TakingReader(**{name: self.options[name] for name in source.OPTIONS})
 
 
 if __name__ == "__main__":
