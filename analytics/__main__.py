@@ -43,11 +43,12 @@ from infra.running.ops import OpsServer
 from infra.settings import Settings, load_settings
 from infra.streams.archive_lease import ArchiveLease
 from infra.streams.keys import ARCHIVE_GROUP
+from infra.streams.overview import read_overview
 from infra.streams.owed import Owed
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
-from schemas.errors import TableUnavailable, Unavailable
+from schemas.errors import StreamUnavailable, TableUnavailable, Unavailable
 
 app = typer.Typer(add_completion=False)
 
@@ -126,9 +127,17 @@ def begin_warming(
     # Who is told to end at once does not wait for it: it breaks off when Spark stops.
     stack.callback(pool.shutdown, wait=False)
     stack.callback(is_over.set)
-    # A cluster cannot reach the scratch directory.
-    is_wanted = section.warm_up and section.master.startswith("local")
+    # A cluster cannot reach the scratch directory; and where events wait already, the first batch is theirs.
+    is_wanted = section.warm_up and section.master.startswith("local") and not events_wait(settings)
     return pool.submit(warm if is_wanted else lambda: None)
+
+
+def events_wait(settings: Settings) -> bool:
+    """Whether there is something to archive, as far as the log can be asked."""
+    try:
+        return read_overview(settings.log, home=settings.home).above_archived > 0
+    except StreamUnavailable:
+        return False
 
 
 def open_chains(settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack) -> Chains:

@@ -50,7 +50,7 @@ class ArchiveSettings(Strict):
     )
     warm_up: bool = Field(
         True,
-        description="Whether Spark takes made-up events through a batch before it is ready, so that the first ones are not kept waiting.",
+        description="Whether a Spark for which no event waits takes made-up ones through a batch before it is ready, so that it is warm.",
     )
     gold_interval_ms: int = Field(
         60_000, ge=0, description="How long after a refresh of a gold table the next one is due; 0 makes no gold tables."
