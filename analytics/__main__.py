@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -29,12 +28,12 @@ from analytics.gold import Gold
 from analytics.ownership import own, own_in_jvm
 from analytics.refill import Refill
 from analytics.requests import Requests
-from analytics.session import archive_scratch, archive_session, driver_process, stop_session
+from analytics.session import archive_session, driver_process, stop_session
 from analytics.settings import ArchiveSettings, is_address, table_location
 from analytics.sharing import go_first
 from analytics.tables import EVENTS, Table
 from analytics.tending import Schedule
-from analytics.warming import warm_up
+from analytics.warming import begin_warming
 from infra.clock import Clock
 from infra.running.cli import EXIT_FAILED, run
 from infra.running.housekeeper import Housekeeper
@@ -43,12 +42,11 @@ from infra.running.ops import OpsServer
 from infra.settings import Settings, load_settings
 from infra.streams.archive_lease import ArchiveLease
 from infra.streams.keys import ARCHIVE_GROUP
-from infra.streams.overview import read_overview
 from infra.streams.owed import Owed
 from infra.streams.probe import refuse_unfit_log
 from infra.streams.ranges import ArchiveLog
 from infra.telemetry import Telemetry
-from schemas.errors import StreamUnavailable, TableUnavailable, Unavailable
+from schemas.errors import Unavailable
 
 app = typer.Typer(add_completion=False)
 
@@ -108,36 +106,6 @@ def open_spark(settings: Settings, *, section: ArchiveSettings, stack: ExitStack
         lock = own_in_jvm(spark, lake=lake)
         stack.callback(lambda: lock)  # Held, not released: it ends with the JVM.
     return spark
-
-
-def begin_warming(
-    settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack
-) -> Future[None]:
-    """Makes Spark warm, beside whatever else a start has to do. When that fails there is a warning, and the first batches take longer."""
-    is_over = threading.Event()
-
-    def warm() -> None:
-        try:
-            warm_up(spark, log=settings.log, home=settings.home, scratch=archive_scratch(settings.home))
-        except TableUnavailable as error:
-            if not is_over.is_set():
-                telemetry.log.warning("Spark could not be made warm, so the first events wait longer", reason=str(error))
-
-    pool = ThreadPoolExecutor(1)
-    # Who is told to end at once does not wait for it: it breaks off when Spark stops.
-    stack.callback(pool.shutdown, wait=False)
-    stack.callback(is_over.set)
-    # A cluster cannot reach the scratch directory; and where events wait already, the first batch is theirs.
-    is_wanted = section.warm_up and section.master.startswith("local") and not events_wait(settings)
-    return pool.submit(warm if is_wanted else lambda: None)
-
-
-def events_wait(settings: Settings) -> bool:
-    """Whether there is something to archive, as far as the log can be asked."""
-    try:
-        return read_overview(settings.log, home=settings.home).above_archived > 0
-    except StreamUnavailable:
-        return False
 
 
 def open_chains(settings: Settings, *, section: ArchiveSettings, spark: SparkSession, telemetry: Telemetry, stack: ExitStack) -> Chains:

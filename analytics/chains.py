@@ -34,8 +34,6 @@ class Chain:
     opens: Callable[[Table], Archive]
     archive: Archive | None = None
     last: Commit | None = None
-    recalled: int = 0
-    """For which batch the table was last asked to recall what the next one has to know."""
     due_at: float = 0.0
     failed: bool = False
 
@@ -54,10 +52,9 @@ class Chain:
         return self.last is not before and self.last.cut
 
     def recall_ahead(self) -> None:
-        """For the next batch; does nothing when there was none since the last time."""
-        if self.archive is not None and self.last is not None and self.last.batch != self.recalled:
+        """What the next batch has to know, where there is a table yet."""
+        if self.archive is not None:
             self.archive.table.recall_ahead()
-            self.recalled = self.last.batch
 
     def waiting(self, look: Look) -> int:
         """How many entries it has not taken in, by their numbers; all of them before it is opened."""
@@ -109,7 +106,7 @@ class Chains:
         """Lets nothing go on that Spark would have to break off."""
         for chain in (self.events, *self.records):
             if chain.archive is not None:
-                chain.archive.table.settle()
+                chain.archive.table.finish_recalling()
 
     def _step_records(self, chain: Chain, *, look: Look) -> bool:
         try:

@@ -199,6 +199,8 @@ class CommittedTable(SyncedTable):
         self._is_past = is_past
         super().__init__(spark, table=table, location=location)
         self._recalling: threading.Thread | None = None
+        self._recalled = -1
+        """The version for which Delta was last asked ahead."""
         self._looked_at = self._version
         """Up to which version somebody has looked for one that was restored: it may lie beneath a commit of ours."""
 
@@ -219,16 +221,19 @@ class CommittedTable(SyncedTable):
         return self._commit(write, read_back=partial(self._read_back, commit=commit), steps="archive")
 
     def recall_ahead(self) -> None:
-        """Lets Delta find out, beside whatever comes next, which batch numbers the table knows.
+        """Lets Delta find out, beside whatever comes next, which batch numbers the newest version knows; once for each.
 
         Each append begins with that question, and Delta answers it by jobs over the table's log: half of what a small batch takes.
         """
-        self.settle()
+        if self._recalled == self._version:
+            return
+        self.finish_recalling()
+        self._recalled = self._version
         self._recalling = threading.Thread(target=self._recall, name="recall-ahead", daemon=True)
         self._recalling.start()
 
-    def settle(self) -> None:
-        """Returns when nothing goes on beside the caller any more."""
+    def finish_recalling(self) -> None:
+        """Returns when nothing of that goes on any more."""
         if self._recalling is not None:
             self._recalling.join()
 

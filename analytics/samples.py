@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import orjson
 
 from infra.streams.entries import LOG_FIELDS, Entry, encode
-from schemas.event import AuthContext, StreamEvent
+from schemas.event import AuthContext, StreamEvent, to_epoch_ms
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def sample_entries(count: int) -> list[Entry]:
     """As the log would hand them out."""
-    return [Entry(f"{1_767_225_600_000 + number}-0", flat=_flat(number)) for number in range(count)]
+    return [Entry(f"{to_epoch_ms(WHEN) + number}-0", flat=_flat(number)) for number in range(count)]
 
 
 def _flat(number: int) -> list[bytes]:

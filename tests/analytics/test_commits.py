@@ -154,6 +154,6 @@ def test_what_was_recalled_ahead_is_not_asked_again(spark: SparkSession, events:
 
     asked = jobs_of_batch(2)
     events.recall_ahead()
-    events.settle()
+    events.finish_recalling()
 
     assert jobs_of_batch(3) < asked

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from analytics.__main__ import events_wait, rest_s
+from analytics.__main__ import rest_s
 from analytics.requests import Requests
-from infra.settings import FILE_NAME, LogSettings, environment_with, load_settings
+from infra.settings import FILE_NAME, LogSettings, environment_with
 from tests.analytics.conftest import append
 from tests.events import an_event
 from tests.lake import archived
@@ -141,18 +141,6 @@ def test_without_java_the_archive_says_what_to_install(home: Path) -> None:
 
     assert done.returncode == 2
     assert "install openjdk-17-jre-headless" in done.stderr
-
-
-def test_a_spark_is_made_warm_only_when_no_event_waits_for_it(log: LogSettings, home: Path) -> None:
-    (home / FILE_NAME).write_text(yaml.safe_dump({"log": {"url": log.url, "prefix": log.prefix}}))
-    settings = load_settings(home)
-    assert not events_wait(settings)
-
-    append(log, home, an_event())
-
-    assert events_wait(settings)
-    (home / FILE_NAME).write_text(yaml.safe_dump({"log": {"url": "redis://127.0.0.1:1/0"}}))
-    assert not events_wait(load_settings(home))
 
 
 def test_a_round_that_took_long_is_followed_by_the_next_after_a_breath() -> None:

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics import warming
 from analytics.commits import Commit, write_rows
 from analytics.event_rows import record_batches
 from analytics.samples import sample_entries
-from infra.settings import LogSettings
+from analytics.settings import ArchiveSettings
+from infra.settings import FILE_NAME, LogSettings, TelemetrySettings, load_settings
+from infra.telemetry import Telemetry
 from schemas.errors import TableUnavailable
+from tests.analytics.conftest import append
+from tests.events import an_event
 from tests.ports import free_port
 
 
@@ -28,6 +34,46 @@ def test_warming_writes_batches_and_leaves_nothing_behind(spark: SparkSession, t
     rows = warming.AT_ONCE * spark.sparkContext.defaultParallelism
     assert written == [rows * batch for batch in range(1, warming.ROUNDS + 1)]
     assert list(tmp_path.iterdir()) == []
+
+
+def begun(spark: SparkSession, home: Path, *, url: str, prefix: str = "t:", wanted: bool = True) -> None:
+    """Begins as an archive does on such settings, and waits for it."""
+    archive = {"warm_up": wanted}
+    (home / FILE_NAME).write_text(yaml.safe_dump({"log": {"url": url, "prefix": prefix}, "archive": archive}))
+    settings = load_settings(home)
+    telemetry = Telemetry.start("archive", TelemetrySettings(), home=home)
+    with ExitStack() as stack:
+        stack.callback(telemetry.shutdown)
+        section = settings.section("archive", ArchiveSettings)
+        warming.begin_warming(settings, section=section, spark=spark, telemetry=telemetry, stack=stack).result()
+
+
+def test_a_spark_is_made_warm_when_that_is_wanted_and_no_event_waits_for_it(
+    spark: SparkSession, log: LogSettings, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[Path] = []
+    monkeypatch.setattr(warming, "warm_up", lambda *_, scratch, **__: warmed.append(scratch))
+
+    begun(spark, home, url=log.url, prefix=log.prefix, wanted=False)
+    assert warmed == []
+    begun(spark, home, url=log.url, prefix=log.prefix)
+    assert warmed == [home / "run" / "spark-archive"]
+    append(log, home, an_event())
+    begun(spark, home, url=log.url, prefix=log.prefix)
+    assert len(warmed) == 1
+    begun(spark, home, url=f"redis://127.0.0.1:{free_port()}/0")  # Of a log that cannot be asked nothing is known to wait.
+    assert len(warmed) == 2
+
+
+def test_a_spark_that_cannot_be_made_warm_is_a_warning_and_no_reason_to_end(
+    spark: SparkSession, log: LogSettings, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (scratch := home / "run" / "spark-archive").mkdir(parents=True)
+    (scratch / "warm").write_text("in the way")
+
+    begun(spark, home, url=log.url, prefix=log.prefix)
+
+    assert "Spark could not be made warm" in capfd.readouterr().err
 
 
 def test_a_scratch_directory_that_takes_nothing_is_named(spark: SparkSession, tmp_path: Path) -> None:
