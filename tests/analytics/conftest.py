@@ -15,6 +15,7 @@ from analytics.archive import Archive
 from analytics.caps import Failures
 from analytics.chains import Chains
 from analytics.commits import CommittedTable
+from analytics.gold import Gold
 from analytics.settings import ArchiveSettings, table_location
 from analytics.tables import EVENTS, Table
 from infra.clock import Clock
@@ -125,3 +126,14 @@ def append(log: LogSettings, home: Path, *events: StreamEvent) -> list[Receipt]:
             await stream.close()
 
     return asyncio.run(append_all())
+
+
+OpenGold = Callable[[], Gold]
+
+
+@pytest.fixture
+def open_gold(spark: SparkSession, log: LogSettings, home: Path, telemetry: Telemetry) -> Iterator[OpenGold]:
+    """Each call is another run of the archive over the same tables, as after a restart."""
+    reader = ArchiveLog.open(log, home=home)
+    yield lambda: Gold(spark, reader, ArchiveSettings(), home, Clock(), telemetry)
+    reader.close()

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from analytics import gold_commits, synced
 from analytics.commits import Commit, CommittedTable
-from analytics.gold import RECIPES, Gold, Recipe, in_partitions
+from analytics.gold import RECIPES, in_partitions
 from analytics.gold_commits import GoldChain
 from analytics.gold_drift import FURTHER, drift_as_parts, merged_drift
 from analytics.gold_processors import PROCESSORS, settled
@@ -29,25 +25,13 @@ from analytics.tables import DEAD_LETTERS, OUTCOMES
 from analytics.transforms import to_events
 from infra.clock import Clock, EventIds
 from infra.settings import LogSettings
-from infra.streams.ranges import ArchiveLog
-from infra.telemetry import Telemetry
-from schemas.errors import NotTheArchive, StreamUnavailable, WriteSkipped
-from tests.analytics.conftest import append
+from tests.analytics.conftest import OpenGold, append
 from tests.analytics.test_transforms import raw
 from tests.events import an_event
 from tests.faults.broken import archive_notes_gold_apart
 
 TRAFFIC_RECIPE, PROCESSORS_RECIPE, DRIFT_RECIPE = RECIPES
 RECEIVED = datetime(2026, 2, 28, 23, 59, 59, 999000, tzinfo=UTC)
-OpenGold = Callable[[], Gold]
-
-
-@pytest.fixture
-def open_gold(spark: SparkSession, log: LogSettings, home: Path, telemetry: Telemetry) -> Iterator[OpenGold]:
-    """Each call is another run of the archive over the same tables, as after a restart."""
-    reader = ArchiveLog.open(log, home=home)
-    yield lambda: Gold(spark, reader, ArchiveSettings(), home, Clock(), telemetry)
-    reader.close()
 
 
 def archived(events: CommittedTable, spark: SparkSession, *changes: dict[str, Any], batch: int) -> None:
@@ -331,30 +315,6 @@ def test_of_very_many_paths_the_first_are_kept_and_the_rest_is_one_row(spark: Sp
     assert sorted((row.path, row.events) for row in again.collect()) == [(FURTHER, 6), ("p0", 2), ("p1", 2)]
 
 
-def test_one_table_after_the_other_is_refreshed_and_none_when_gold_is_turned_off(
-    open_gold: OpenGold, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refreshed: list[str] = []
-
-    def note(_: Gold, recipe: Recipe) -> bool:
-        refreshed.append(recipe.table.name)
-        return False
-
-    monkeypatch.setattr(Gold, "refresh", note)
-    often, rarely, never = (open_gold() for _ in range(3))
-    often.settings, never.settings = ArchiveSettings(gold_interval_ms=1), ArchiveSettings(gold_interval_ms=0)
-
-    for gold in (often, rarely, never):
-        gold.serve()
-    assert refreshed == []
-
-    for _ in range(3):
-        time.sleep(0.01)
-        for gold in (often, rarely, never):
-            gold.serve()
-    assert refreshed == ["traffic_hourly", "processors_hourly", "schema_drift"]
-
-
 def test_a_batch_without_rows_is_taken_in_like_any_other(spark: SparkSession, events: CommittedTable, open_gold: OpenGold) -> None:
     archived(events, spark, {"id": "1"}, batch=1)
     gold = open_gold()
@@ -364,54 +324,6 @@ def test_a_batch_without_rows_is_taken_in_like_any_other(spark: SparkSession, ev
     gold.refresh(TRAFFIC_RECIPE)
 
     assert in_partitions("date", []) == "FALSE"
-
-
-def test_what_goes_wrong_with_gold_is_logged_and_tried_again(open_gold: OpenGold, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gold = open_gold()
-    gold.settings = ArchiveSettings(gold_interval_ms=1)
-    (home / "lake").mkdir()
-    (home / "lake" / "traffic_hourly").write_text("no table")
-    gold.serve()
-    time.sleep(0.01)
-
-    gold.serve()
-
-    assert capsys.readouterr().err.count("a gold table could not be refreshed") == 1
-
-
-@pytest.mark.parametrize("error", [PySparkException("x"), Py4JError("x"), StreamUnavailable("x"), WriteSkipped("x")])
-def test_what_time_may_heal_is_logged_and_does_not_end_the_round(
-    open_gold: OpenGold, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
-    assert refreshed_in_turn(open_gold(), monkeypatch, error) == ["traffic_hourly", "processors_hourly", "schema_drift"]
-    assert capsys.readouterr().err.count("a gold table could not be refreshed") == 3
-
-
-@pytest.mark.parametrize("error", [RecursionError("x"), ValueError("x"), NotTheArchive("x")])
-def test_a_table_that_ends_the_round_has_its_next_turn_after_the_others(
-    open_gold: OpenGold, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """Else every round would end there, and what comes after gold would never be done again."""
-    refreshed = refreshed_in_turn(open_gold(), monkeypatch, error, raised=type(error))
-
-    assert refreshed == ["traffic_hourly", "processors_hourly", "schema_drift"]
-
-
-def refreshed_in_turn(gold: Gold, monkeypatch: pytest.MonkeyPatch, error: Exception, *, raised: type[Exception] | None = None) -> list[str]:
-    """Which tables are tried in four rounds, when all are due and each fails."""
-    tried: list[str] = []
-
-    def fail(_: Gold, recipe: Recipe) -> bool:
-        tried.append(recipe.table.name)
-        raise error
-
-    monkeypatch.setattr(Gold, "refresh", fail)
-    gold._due = {recipe.table.name: 0.0 for recipe in RECIPES}
-    for _ in RECIPES:
-        with pytest.raises(raised) if raised else nullcontext():
-            gold.serve()
-    gold.serve()
-    return tried
 
 
 def test_outcomes_and_decisions_are_counted_from_their_tables(spark: SparkSession, open_gold: OpenGold, home: Path) -> None:

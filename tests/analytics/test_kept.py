@@ -18,11 +18,9 @@ from analytics.gold_commits import GoldChain
 from analytics.session_settings import settings_of
 from analytics.settings import ArchiveSettings
 from analytics.shredding import NO_FLOOR
-from tests.analytics.conftest import OpenChains
-from tests.analytics.test_gold import DRIFT_RECIPE, TRAFFIC_RECIPE, OpenGold, archived, open_gold, table
+from tests.analytics.conftest import OpenChains, OpenGold
+from tests.analytics.test_gold import DRIFT_RECIPE, TRAFFIC_RECIPE, archived, table
 from tests.analytics.test_tending import upkeep
-
-__all__ = ["open_gold"]  # A fixture.
 
 
 def take_in(spark: SparkSession, chains: Chains, *types: str) -> None:

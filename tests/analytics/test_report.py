@@ -19,10 +19,9 @@ from analytics.report_data import Rows, find
 from analytics.report_page import page_of
 from analytics.settings import ArchiveSettings
 from infra.settings import FILE_NAME, environment_with
-from tests.analytics.test_gold import DRIFT_RECIPE, RECEIVED, TRAFFIC_RECIPE, OpenGold, archived, open_gold, outcomes
+from tests.analytics.conftest import OpenGold
+from tests.analytics.test_gold import DRIFT_RECIPE, RECEIVED, TRAFFIC_RECIPE, archived, outcomes
 from tests.documents import ROOT
-
-__all__ = ["open_gold"]  # A fixture.
 
 
 def test_a_report_shows_what_the_gold_tables_have(spark: SparkSession, events: CommittedTable, open_gold: OpenGold, home: Path) -> None:
