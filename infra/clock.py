@@ -25,6 +25,22 @@ class Clock:
         return datetime.fromtimestamp(self.now_ms() / 1000, tz=UTC)
 
 
+class RandomDigits:
+    """Random hexadecimal digits, asked of the system many at a time: a receiver needs some for every event. One thread at a time."""
+
+    __slots__ = ("_at", "_digits")
+    MANY = 8192
+
+    def __init__(self) -> None:
+        self._digits, self._at = "", 0
+
+    def take(self, count: int) -> str:
+        start, self._at = self._at, self._at + count
+        if self._at > len(self._digits):
+            self._digits, start, self._at = os.urandom(self.MANY // 2).hex(), 0, count
+        return self._digits[start : self._at]
+
+
 @dataclass(slots=True)
 class EventIds:
     """Mints UUIDv7s that only grow within this process, also when the wall clock steps back."""
@@ -32,20 +48,24 @@ class EventIds:
     clock: Clock
     _last_ms: int = 0
     _counter: int = 0
+    _random: RandomDigits = field(default_factory=RandomDigits)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def mint(self) -> str:
         with self._lock:
-            now_ms = self.clock.now_ms()
+            now_ms, random = self.clock.now_ms(), self._random.take(19)
             if now_ms > self._last_ms:
-                self._last_ms, self._counter = now_ms, int.from_bytes(os.urandom(2)) & 0x07FF
+                self._last_ms, self._counter = now_ms, int(random[16:], 16) & 0x07FF
             else:
                 self._counter += 1
                 if self._counter > 0x0FFF:
                     self._last_ms, self._counter = self._last_ms + 1, 0
-            tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
-            value = self._last_ms << 80 | 0x7 << 76 | self._counter << 64 | 0b10 << 62 | tail
-        return uuid_text(value.to_bytes(16))
+            time = f"{self._last_ms:012x}"
+            return f"{time[:8]}-{time[8:]}-7{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:16]}"
+
+
+_VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+"""The first digit of a UUID's second half says that it is one; two of its bits are random."""
 
 
 def uuid_text(value: bytes) -> str:

@@ -48,6 +48,8 @@ class Telemetry:
         self.go_on = tracing.go_on
         """From here on log lines of this task belong to that trace: a span that nobody records, for the price of a note."""
         self.leave_trace = tracing.leave
+        self.new_traceparent = tracing.new_traceparent
+        """That of a trace which nobody records, and to which no log line of this process belongs."""
         self._registry = CollectorRegistry()
         self._scraping = threading.Lock()
         self._meters = _meter_provider(service, registry=self._registry)
@@ -68,6 +70,8 @@ class Telemetry:
         self.duration = Durations(self._registry)
         self.loop_failures = self._counter("loop_failures", "Rounds of a long-lived loop that failed.")
         self.log = open_log(service, level=log_level, trace_ids=tracing.ids)
+        self.tells_all = log_level == "debug"
+        """Whether a line for every event is written: asked first where one costs more than the rest of the work."""
         self._library_lines = take_over_library_logs(self.log)
 
     @classmethod

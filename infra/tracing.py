@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags
 
+from infra.clock import RandomDigits
 from schemas.errors import Refused
 
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
@@ -129,6 +130,7 @@ class Tracing:
         # A traceparent becomes a span when somebody asks: of most of a worker's spans nobody does. In a list, so that whoever has a
         # copy of the context, as tasks have, finds the same span.
         self._current: ContextVar[Span | Begun | None] = ContextVar("hooklake_span", default=None)
+        self._random = RandomDigits()
         self.records = provider is not None
 
     def span(self, name: str, *, traceparent: str, links: Sequence[str], attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
@@ -141,6 +143,10 @@ class Tracing:
         context = trace.set_span_in_context(NonRecordingSpan(_remote(parent))) if parent else Context()
         recorded = self._tracer.start_span(name, context=context, links=linked, attributes=_simple(attributes))
         return Span(parent, current=self._current, recorded=recorded)
+
+    def new_traceparent(self) -> str:
+        random = self._random.take(48)
+        return f"00-{random[:32]}-{random[32:]}-{NOT_RECORDED}"
 
     def go_on(self, traceparent: str) -> None:
         """Makes an unrecorded span the running one, until the next: the least that a trace can cost."""

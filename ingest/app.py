@@ -1,13 +1,14 @@
 """Owns the receiver's HTTP side: its routes, and the one table that turns an outcome into an answer.
 
-`POST /hooks/{tenant}/{source}` is a plain ASGI callable, since it is all that a receiver does all day; the rest is
-Starlette. Errors are `{"error": {"code", "message"}}`. An unexpected error is ours, so it is a 503, never a 500 or 4xx.
+`POST /hooks/{tenant}/{source}` is all that a receiver does all day: one that is here whole is answered past ASGI (`direct`), any
+other by a plain ASGI callable; the rest is Starlette. Errors are `{"error": {"code", "message"}}`. An unexpected error is ours, so
+it is a 503, never a 500 or 4xx.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 
@@ -20,10 +21,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from infra.running.serving_limits import WHOLE_BODY
-from ingest.answers import Answer, json_headers
+from ingest.answers import Answer, accepted, json_headers
 from ingest.notes import Notes
 from ingest.proxies import Proxies
 from ingest.receive import Post, Receiver
+from ingest.shortcut import Shortcut
 from schemas.errors import (
     BadSignature,
     BodyTooLarge,
@@ -41,9 +43,7 @@ from schemas.errors import (
     UnknownSource,
     UnsupportedEncoding,
 )
-from schemas.receipt import Receipt
 
-ACCEPTED = 202
 RETRY_AFTER_S = 5
 STATUSES: Mapping[type[HooklakeError], int] = MappingProxyType(
     {
@@ -76,6 +76,8 @@ class App:
         self._receiver = receiver
         self._proxies = Proxies(receiver.settings.trusted_proxies)
         self._notes = Notes(receiver.telemetry.log, clock=receiver.clock)
+        self.direct = Shortcut(receiver, proxies=self._proxies, refuse=self._refusal)
+        """Answers what need not take ASGI's way."""
         self._operations = Starlette(
             routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
             exception_handlers={HTTPException: _no_such_route, Exception: _unexpected},
@@ -96,16 +98,18 @@ class App:
         try:
             outcome = await self._receiver.receive(_post_of(scope, receive, proxies=self._proxies))
             return accepted(outcome) if isinstance(outcome, list) else outcome
-        except HooklakeError as error:
-            self._notes.refused(error, path=scope["path"], remote_address=_remote_address(scope, proxies=self._proxies))
-            return self._counted(error)
         except (Exception, asyncio.CancelledError) as error:
-            # The edge: a bug of ours, or a receiver that stops before the log has answered. The sender is right in
-            # either case, and a repeated delivery is recognised; a 500 would make some senders give up on it.
-            self._notes.failed(error, path=scope["path"])
-            return self._counted(Unavailable(UNAVAILABLE_MESSAGE))
+            return self._refusal(error, scope["path"], _remote_address(scope, proxies=self._proxies))
 
-    def _counted(self, error: HooklakeError) -> Answer:
+    def _refusal(self, error: BaseException, path: str, remote_address: str) -> Answer:
+        """The edge: what ends a request that is no answer of ours."""
+        if isinstance(error, HooklakeError):
+            self._notes.refused(error, path=path, remote_address=remote_address)
+        else:
+            # A bug of ours, or a receiver that stops before the log has answered. The sender is right in
+            # either case, and a repeated delivery is recognised; a 500 would make some senders give up on it.
+            self._notes.failed(error, path=path)
+            error = Unavailable(UNAVAILABLE_MESSAGE)
         # By code only: a stranger chooses the path, and would choose how many series there are.
         self._receiver.telemetry.refused.add(1, {"code": error.code})
         return refused(error)
@@ -142,27 +146,18 @@ def _remote_address(scope: Scope, *, proxies: Proxies) -> str:
     return proxies.sender(str(client[0]), raw_headers=scope["headers"]) if client else ""
 
 
-def accepted(receipts: Sequence[Receipt]) -> Answer:
-    """Of a body that was split, the id of its first part and how many there are; a duplicate only if every part is one."""
-    duplicate = b"false" if [receipt for receipt in receipts if not receipt.duplicate] else b"true"
-    parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
-    spooled = b',"spooled":true' if receipts[0].spooled else b""
-    body = b'{"event_id":"%b","duplicate":%b%b%b}' % (receipts[0].event_id.encode(), duplicate, parts, spooled)
-    return ACCEPTED, json_headers(body), body
-
-
 def refused(error: HooklakeError) -> Answer:
     """The answer that the table gives to an error, with the headers its status asks for."""
     status = status_of(error)
     body = orjson.dumps({"error": {"code": error.code, "message": message_of(error)}})
     headers = json_headers(body)
     if isinstance(error, OverRate) or status == STATUSES[Unavailable]:
-        headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
+        headers = (*headers, (b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
     if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", error.allow.encode()))
+        headers = (*headers, (b"allow", error.allow.encode()))
     if isinstance(error, TooSlow | MalformedRequest):
         # Where the request ends is in doubt, or its end may never come.
-        headers.append((b"connection", b"close"))
+        headers = (*headers, (b"connection", b"close"))
     return status, headers, body
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,25 +26,32 @@ class Appender:
     async def append(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """One event, or the parts of one body together; raises StreamUnavailable when the log cannot be believed to have them."""
         self.watch.refuse_unproven()
-        if self.telemetry.records_spans:
-            with self.telemetry.span("log.append"):
-                receipts = await self._appended(events, recheck=recheck)
-        else:
-            receipts = await self._appended(events, recheck=recheck)
+        with self.telemetry.span("log.append"):
+            if len(events) > 1:
+                receipts = await self.stream.append_parts(events, recheck=recheck)
+            else:
+                receipts = [await self.stream.append(events[0], recheck=recheck)]
+        return await self._believed(events, receipts=receipts)
+
+    async def finish(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> list[Receipt]:
+        """The same for an append that is on its way already."""
+        return await self._believed([event], receipts=[await appending])
+
+    async def _believed(self, events: Sequence[StreamEvent], *, receipts: list[Receipt]) -> list[Receipt]:
         # The append may have been the first command on a new connection, to a server that nobody has looked at.
         if not self.watch.is_proven:
             await self.watch.prove()
         for event, receipt in zip(events, receipts, strict=True):
-            if not receipt.duplicate:
-                if self.noting is not None:
-                    self.noting.note(event, receipt=receipt)
-                self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
-                for flag in event.flags:
-                    self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
-            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
+            self.note(event, receipt=receipt)
         return receipts
 
-    async def _appended(self, events: Sequence[StreamEvent], *, recheck: bool) -> list[Receipt]:
-        if len(events) == 1:
-            return [await self.stream.append(events[0], recheck=recheck)]
-        return await self.stream.append_parts(events, recheck=recheck)
+    def note(self, event: StreamEvent, *, receipt: Receipt) -> None:
+        """Counts and tells what the log has taken."""
+        if not receipt.duplicate:
+            if self.noting is not None:
+                self.noting.note(event, receipt=receipt)
+            self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
+            for flag in event.flags:
+                self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
+        if self.telemetry.tells_all:
+            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)

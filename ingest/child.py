@@ -114,7 +114,8 @@ def _serve(
         telemetry.log.info("receiver started", name=name, **known, pid=os.getpid())
         key_use = receiver.key_use.running(stream, telemetry=telemetry)
         lifespan = _lifespan(stream, running=[watch.running(), quarantine.running(), key_use], spool=spool, drain=drain, noting=noting)
-        serve(App(receiver, lifespan=lifespan), listener=listener, limits=limits, on_drain=draining.set)
+        app = App(receiver, lifespan=lifespan)
+        serve(app, listener=listener, limits=limits, direct=app.direct, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
         ops_server.stop()

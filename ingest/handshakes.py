@@ -99,10 +99,9 @@ def _allowed(headers: Headers) -> Answer:
     origin = headers.one("webhook-request-origin")
     if not is_origin(origin):
         raise MalformedRequest("the header WebHook-Request-Origin is missing, or is no host")
-    given = [(b"webhook-allowed-origin", origin.encode()), (b"allow", b"POST, OPTIONS")]
-    if headers.one("webhook-request-rate"):
-        given.append((b"webhook-allowed-rate", b"*"))
-    return empty_answer(headers=given)
+    consent = (b"webhook-allowed-origin", origin.encode()), (b"allow", b"POST, OPTIONS")
+    rate = ((b"webhook-allowed-rate", b"*"),) if headers.one("webhook-request-rate") else ()
+    return empty_answer(headers=(*consent, *rate))
 
 
 def _fields(query: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ they do not overtake each other. What neither can keep is a 503.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 
 from ingest.appending import Appender
 from ingest.spool import Spool
@@ -36,26 +37,49 @@ class Keeper:
         """Their receipts, when all of them are kept: one event, or the parts of one body. Raises Unavailable."""
         if self._spool is None:
             return await self._appender.append(events)
-        if not self._down and self._spool.is_empty:
-            return await self._on_the_log(events, spool=self._spool)
-        shard = self._stream.shard_of(events[0])
-        if shard not in self._down and not self._spool.has(shard):
-            return await self._on_the_log(events, spool=self._spool)
+        if self._down or not self._spool.is_empty:
+            shard = self._stream.shard_of(events[0])
+            if shard in self._down or self._spool.has(shard):
+                return await self._behind_others(events, shard=shard, spool=self._spool)
+        return await self._appended(events, appending=self._appender.append(events), spool=self._spool)
+
+    async def _appended(self, events: Sequence[StreamEvent], *, appending: Awaitable[list[Receipt]], spool: Spool) -> list[Receipt]:
         try:
-            return await self._in_the_spool(events, spool=self._spool)
+            return await appending
+        except (StreamUnavailable, ConfigError) as error:
+            # Whether it is on the log or not: under its own event id it is appended once.
+            self._note_down(self._stream.shard_of(events[0]), why=str(error))
+            return await self._in_the_spool(events, spool=spool)
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether the log takes events, as far as is known: then `begin` may be called in the place of `keep`."""
+        return not self._down and self._appender.watch.is_fit and (self._spool is None or self._spool.is_empty)
+
+    def begin(self, event: StreamEvent) -> asyncio.Future[Receipt]:
+        """Its append, on its way. What comes of it is told by `ended`, or else by `finish`."""
+        return self._stream.append(event)
+
+    def ended(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> Receipt | None:
+        """The receipt of an append that is done; None where something is yet to be waited for."""
+        if appending.cancelled() or appending.exception() is not None or not self._appender.watch.is_proven:
+            return None
+        self._appender.note(event, receipt=appending.result())
+        return appending.result()
+
+    async def finish(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> list[Receipt]:
+        """What `keep` would have returned; raises Unavailable."""
+        believed = self._appender.finish(event, appending=appending)
+        return await (believed if self._spool is None else self._appended([event], appending=believed, spool=self._spool))
+
+    async def _behind_others(self, events: Sequence[StreamEvent], *, shard: int, spool: Spool) -> list[Receipt]:
+        try:
+            return await self._in_the_spool(events, spool=spool)
         except (SpoolFull, SpoolUnavailable):
             if shard in self._down:
                 raise
             # Better out of order than refused: order is promised to nobody here.
             return await self._appender.append(events)
-
-    async def _on_the_log(self, events: Sequence[StreamEvent], *, spool: Spool) -> list[Receipt]:
-        try:
-            return await self._appender.append(events)
-        except (StreamUnavailable, ConfigError) as error:
-            # Whether it is on the log or not: under its own event id it is appended once.
-            self._note_down(self._stream.shard_of(events[0]), why=str(error))
-            return await self._in_the_spool(events, spool=spool)
 
     async def _in_the_spool(self, events: Sequence[StreamEvent], *, spool: Spool) -> list[Receipt]:
         await spool.keep(events, shard=self._stream.shard_of(events[0]))

@@ -27,6 +27,15 @@ class InFlight:
             raise Overloaded(f"{self._limit} requests are in work here already; send it again", retry_after_s=1)
         self._count += 1
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether one more request of that size would be below both limits."""
+        return self._count < self._limit and self._bytes + size_bytes <= self._limit_bytes
+
+    def take(self, size_bytes: int) -> None:
+        """Counts a request that there is room for, and all that it holds; `leave` gives it back."""
+        self._count += 1
+        self._bytes += size_bytes
+
     def grow(self, size_bytes: int) -> None:
         # The only request there is may be as large as its source allows: nobody else would free anything for it.
         if self._count > 1 and self._bytes + size_bytes > self._limit_bytes:

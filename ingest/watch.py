@@ -33,7 +33,8 @@ class LogWatch:
         self._home = home
         self._stream = stream
         self._telemetry = telemetry
-        self._is_fit = False
+        self.is_fit = False
+        """Whether the server was found to keep what it is given, when it was looked at last."""
         self._proven = 0
         """The connection on which that was found."""
         self._proving = asyncio.Lock()
@@ -46,11 +47,11 @@ class LogWatch:
     @property
     def is_ready(self) -> bool:
         # Other nodes of a cluster may have their replicas, and do their share.
-        return self._is_fit and self._answers and (not self._is_alone or is_cluster(self._log.url))
+        return self.is_fit and self._answers and (not self._is_alone or is_cluster(self._log.url))
 
     def refuse_unproven(self) -> None:
         """Raises StreamUnavailable while it is not known whether the log keeps what it is given."""
-        if not self._is_fit:
+        if not self.is_fit:
             raise StreamUnavailable("the log has not been found fit to hold events")
 
     @property
@@ -65,13 +66,13 @@ class LogWatch:
         try:
             await self._look_again()
         except ConfigError as error:
-            self._is_fit = False
+            self.is_fit = False
             raise StreamUnavailable("the log came back as one that may lose events") from error
 
     async def _look_again(self) -> None:
         async with self._proving:
             generation = self._stream.generation
-            if generation != self._proven or not self._is_fit or self._is_alone:
+            if generation != self._proven or not self.is_fit or self._is_alone:
                 await asyncio.to_thread(self.look)
                 self._proven = generation
 
@@ -82,7 +83,7 @@ class LogWatch:
             facts = refuse_unfit(client, log=self._log)
         finally:
             client.close()
-        self._is_fit = True
+        self.is_fit = True
         was_alone, self._is_alone = self._is_alone, bool(reason := why_alone(facts, log=self._log))
         if self._is_alone and not was_alone:
             self._telemetry.log.warning("log has too few replicas", reason=reason)

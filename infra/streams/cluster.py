@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hiredis
@@ -41,11 +41,13 @@ class ClusterPipeline(Pipeline):
 
     one_keyspace = False
 
-    def __init__(self, url: str, *, timeout_ms: int, confirmation: Confirmation | None = None) -> None:
+    def __init__(
+        self, url: str, *, timeout_ms: int, generations: Iterator[int] | None = None, confirmation: Confirmation | None = None
+    ) -> None:
         self._url = url
         self._timeout_ms = timeout_ms
         self._confirmation = confirmation
-        self._generations = itertools.count(1)
+        self._generations = generations or itertools.count(1)
         self._nodes: dict[str, ServerPipeline] = {}
         self._ranges: list[SlotRange] = []
         self._moved: dict[int, str] = {}

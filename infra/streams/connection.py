@@ -34,14 +34,17 @@ def log_url(log: LogSettings, *, home: Path) -> str:
         raise StreamUnavailable("the embedded log is not running: start it with `hooklake up`, or set log.url") from error
 
 
-def open_pipeline(log: LogSettings, *, home: Path, wait_ms: int = 0) -> Pipeline:
-    """An asyncio connection that is made when it is first used; `wait_ms` is how long its commands may block."""
+def open_pipeline(log: LogSettings, *, home: Path, wait_ms: int = 0, generations: Iterator[int] | None = None) -> Pipeline:
+    """An asyncio connection that is made when it is first used; `wait_ms` is how long its commands may block.
+
+    `generations` numbers its connections, together with those of whoever shares it.
+    """
     timeout_ms, confirmation = log.timeout_ms + wait_ms, confirmation_of(log)
     if is_cluster(log.url):
-        return ClusterPipeline(log.url, timeout_ms=timeout_ms, confirmation=confirmation)
+        return ClusterPipeline(log.url, timeout_ms=timeout_ms, generations=generations, confirmation=confirmation)
     if is_sentinel(log.url):
-        return SentinelPipeline(log.url, timeout_ms=timeout_ms, confirmation=confirmation)
-    return ServerPipeline(lambda: log_url(log, home=home), timeout_ms=timeout_ms, confirmation=confirmation)
+        return SentinelPipeline(log.url, timeout_ms=timeout_ms, generations=generations, confirmation=confirmation)
+    return ServerPipeline(lambda: log_url(log, home=home), timeout_ms=timeout_ms, generations=generations, confirmation=confirmation)
 
 
 def confirmation_of(log: LogSettings) -> Confirmation | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import redis
 
+from infra.streams.incarnations import new_incarnation
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.scripts import Argument, run_blocking
-from infra.streams.stream import new_incarnation
 
 AT_ONCE = 500
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 import redis
 
+from infra.streams.incarnations import Incarnations
 from infra.streams.keys import ARCHIVE_GROUP, Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.reading import group_streams
 from infra.streams.scripts import run_blocking
-from infra.streams.stream import Incarnations
 
 Kind = Literal["durable", "ephemeral"]
 

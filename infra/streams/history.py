@@ -16,11 +16,11 @@ import redis
 
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
+from infra.streams.incarnations import begun, new_incarnation
 from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.ledger import numbers_of
 from infra.streams.positions import StreamName
 from infra.streams.scripts import run_blocking
-from infra.streams.stream import begun, new_incarnation
 from schemas.errors import GroupInUse
 
 

@@ -20,12 +20,12 @@ from infra.streams.connection import open_blocking, translated
 from infra.streams.delayed import promote_due_blocking
 from infra.streams.entries import Entry, Fields
 from infra.streams.groups import declare_again, declare_archive
+from infra.streams.incarnations import begun, new_incarnation
 from infra.streams.keys import ARCHIVE_GROUP, ARCHIVED_STREAMS, EVENT_STREAMS, Keys
 from infra.streams.ledger import Counts, numbers_of, read_counts
 from infra.streams.positions import START, Position, StreamName, id_order
 from infra.streams.scripts import run_blocking
 from infra.streams.settled import Owing, Settled, of_streams, read_settled
-from infra.streams.stream import begun, new_incarnation
 
 # A reply is made whole in the server's memory before it is sent. How much the next entries weigh is not known before they
 # are read, so even after the smallest ones no more are asked for than would do no harm if they were large.

@@ -67,14 +67,17 @@ class SeenWindow:
     def ttl_s(self) -> int:
         return (self.window_ms + self.period_ms) // 1000
 
+    def stems(self, keys: Keys, *, shard: int, now_ms: int) -> list[str]:
+        """What the buckets that may hold a marker now are called, but for their number at the end; the one to write first."""
+        return _stems(keys, self.name, shard, now_ms // self.period_ms)
+
     def keys(self, keys: Keys, *, shard: int, marker: bytes, now_ms: int) -> list[str]:
         """The buckets that may hold the marker, or have a child that does; the one to write first."""
         bucket = str(bucket_of(marker))
-        return [stem + bucket for stem in _stems(keys, self.name, shard, now_ms // self.period_ms)]
+        return [stem + bucket for stem in self.stems(keys, shard=shard, now_ms=now_ms)]
 
 
-# They change with the period, hours later, and are asked for with every event.
+# They change with the period, hours later, and are asked for with every call.
 @functools.lru_cache(maxsize=1024)
 def _stems(keys: Keys, window: str, shard: int, newest: int) -> list[str]:
-    """What the buckets of a shard that are looked at now are called, but for the number at the end."""
     return keys.seen(shard, window=window, periods=[newest, newest + 1, *(newest - age for age in range(1, PERIODS_IN_WINDOW + 1))])

@@ -8,7 +8,7 @@ that it is a primary: one that was demoted a moment ago would show old data and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -40,8 +40,10 @@ class SentinelPipeline(ServerPipeline):
 
     must_be_primary = True
 
-    def __init__(self, url: str, *, timeout_ms: int, confirmation: Confirmation | None = None) -> None:
-        super().__init__(lambda: url, timeout_ms=timeout_ms, confirmation=confirmation)
+    def __init__(
+        self, url: str, *, timeout_ms: int, generations: Iterator[int] | None = None, confirmation: Confirmation | None = None
+    ) -> None:
+        super().__init__(lambda: url, timeout_ms=timeout_ms, generations=generations, confirmation=confirmation)
         self._timeout_ms = timeout_ms
 
     async def _find(self) -> str:

@@ -13,9 +13,9 @@ import orjson
 
 from infra.settings import LogSettings
 from infra.streams.entries import EVENT_FIELDS
+from infra.streams.incarnations import new_incarnation
 from infra.streams.keys import Keys
 from infra.streams.scripts import run_blocking
-from infra.streams.stream import new_incarnation
 from schemas.event import Priority
 from tests.benchmarks.filling import wire_form
 

@@ -9,9 +9,9 @@ import redis
 
 from infra.settings import LogSettings
 from infra.streams.entries import LOG_FIELDS, encode
+from infra.streams.incarnations import new_incarnation
 from infra.streams.keys import Keys
 from infra.streams.scripts import Argument, run_blocking
-from infra.streams.stream import new_incarnation
 from tests.events import an_event
 
 BODY_BYTES = 1800

@@ -16,7 +16,7 @@ from infra.streams.keys import Keys
 from infra.streams.positions import Position, StreamName
 from infra.streams.ranges import ArchiveLog
 from infra.streams.scripts import script
-from infra.streams.seen import MARKER_BYTES, SeenWindow, marker_of
+from infra.streams.seen import MARKER_BYTES, SeenWindow, bucket_of, marker_of
 from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
 from tests.contracts.servers import ServerKind
@@ -124,10 +124,10 @@ def append_many(client: Any, keys: Keys, *, numbers: range) -> None:
     for number in numbers:
         spread = hashlib.blake2b(str(number).encode(), digest_size=MARKER_BYTES).digest()
         marker = (int.from_bytes(spread[:4]) % SAMPLED).to_bytes(4) + spread[4:]
-        at = [keys.events(0, "default"), keys.ledger(0), *WINDOW.keys(keys, shard=0, marker=marker, now_ms=NOW_MS)]
-        event_id, digest, values = marker + b"uuid", marker[:8], [""] * len(EVENT_FIELDS)
-        calls.evalsha(sha, len(at), *at, "abcd0123", 2, marker, digest, event_id, "demo:github", WINDOW.ttl_s, 0, 0, *values)
-    assert {reply[0] for reply in calls.execute()} == {b"appended"}
+        at, stems = [keys.ledger(0), *keys.event_streams(0)], WINDOW.stems(keys, shard=0, now_ms=NOW_MS)
+        event = [2, "demo:github", 0, bucket_of(marker), marker, marker[:8], marker + b"uuid", 0, *[""] * len(EVENT_FIELDS)]
+        calls.evalsha(sha, len(at), *at, "abcd0123", WINDOW.ttl_s, 0, *stems, *event)
+    assert {len(reply) for (reply,) in calls.execute()} == {4}
 
 
 def measured(client: Any, keys: Keys) -> tuple[int, set[bytes]]:

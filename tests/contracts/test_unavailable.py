@@ -209,7 +209,7 @@ async def replies_of(stream: EventStream, *, proxy: Proxy, events: int) -> int:
     await stream.append(an_event())
     await stream.close()
     before = proxy.replied_bytes
-    await asyncio.gather(*[stream.append(an_event()) for _ in range(events)])
+    await asyncio.gather(*[stream.append(an_event(), recheck=True) for _ in range(events)])
     await stream.close()
     return proxy.replied_bytes - before
 
@@ -246,9 +246,10 @@ async def test_no_reply_of_a_cut_pipeline_is_taken_for_that_of_another_append(
     events = [an_event() for _ in range(40)]
     async with through_a_proxy(own_server, own_log) as (proxy, log), streaming(log, home=home) as stream:
         whole = await replies_of(stream, proxy=proxy, events=len(events))
-        proxy.harm(limit_data=whole * 3 // 4)  # in the middle of one of the forty replies
+        proxy.harm(limit_data=whole * 3 // 4)  # in the middle of one of the replies; each is that of some events
 
-        first = await asyncio.gather(*[stream.append(event) for event in events], return_exceptions=True)
+        # All on one connection, as events that have to keep their order are.
+        first = await asyncio.gather(*[stream.append(event, recheck=True) for event in events], return_exceptions=True)
         proxy.heal()
         again = [await until_appended(stream, deadline_s=DEADLINE_S, event=event) for event in events]
 

@@ -159,8 +159,27 @@ class Answer:
         return str(self.json["error"]["code"])
 
 
-def post(port: int, *, body: bytes, headers: dict[str, str], path: str = PATH, method: str = "POST") -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+class WholeConnection(http.client.HTTPConnection):
+    """Sends head and body together, as proxies and most senders do; the library sends one after the other."""
+
+    def connect(self) -> None:
+        super().connect()
+        self._unsent: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        if self.sock is None:
+            self.connect()
+        self._unsent.append(bytes(data))
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        super().send(b"".join(self._unsent))
+        self._unsent.clear()
+        return super().getresponse()
+
+
+def post(port: int, *, body: bytes, headers: dict[str, str], path: str = PATH, method: str = "POST", is_whole: bool = True) -> Answer:
+    """One that is whole takes the receiver's short way, if it can; one whose body follows its head takes the long one."""
+    connection = (WholeConnection if is_whole else http.client.HTTPConnection)("127.0.0.1", port, timeout=DEADLINE_S)
     try:
         connection.request(method, path, body=body, headers=headers)
         response = connection.getresponse()

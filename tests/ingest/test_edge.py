@@ -12,23 +12,15 @@ from typing import Any
 import pytest
 from starlette.types import Message, Scope
 
-from infra.clock import Clock, EventIds
-from infra.sections import QuarantineSettings
-from infra.settings import LogSettings, TelemetrySettings, load_settings
+from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
-from ingest.appending import Appender
-from ingest.keeping import Keeper
 from ingest.limits import InFlight
-from ingest.quarantine import Quarantine
-from ingest.rates import Rates
 from ingest.receive import Receiver
-from ingest.settings import IngestSettings
 from ingest.sources import Sources
-from ingest.subscriptions import Confirmations
-from ingest.watch import LogWatch
-from tests.ingest.receivers import PATH, PUSH, signed_headers, write_home
+from tests.ingest.inside import receiver_inside
+from tests.ingest.receivers import PATH, PUSH, signed_headers
 
 
 @pytest.fixture
@@ -41,21 +33,7 @@ def telemetry(home: Path) -> Iterator[Telemetry]:
 @pytest.fixture
 async def receiver(home: Path, log: LogSettings, telemetry: Telemetry) -> Receiver:
     stream = EventStream.open(log, home=home)
-    appender = Appender(stream, LogWatch(log, home=home, stream=stream, telemetry=telemetry), telemetry)
-    clock = Clock()
-    ids = EventIds(clock)
-    return Receiver(
-        settings=IngestSettings(),
-        sources=Sources.from_settings(load_settings(write_home(home, log=log))),
-        keeper=Keeper(appender, spool=None),
-        telemetry=telemetry,
-        clock=clock,
-        ids=ids,
-        in_flight=InFlight(1, limit_bytes=1000),
-        confirmations=Confirmations(telemetry.log),
-        rates=Rates(clock.monotonic),
-        quarantine=Quarantine(stream, settings=QuarantineSettings(), ids=ids, clock=clock, telemetry=telemetry),
-    )
+    return receiver_inside(home, log=log, stream=stream, telemetry=telemetry, in_flight=InFlight(1, limit_bytes=1000))
 
 
 class Exchange:

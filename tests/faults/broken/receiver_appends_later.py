@@ -31,4 +31,5 @@ async def keep_later(keeper: Keeper, events: Sequence[StreamEvent]) -> list[Rece
 
 if __name__ == "__main__":
     Keeper.keep = keep_later  # type: ignore[assignment, method-assign]
+    Keeper.takes_at_once = False  # type: ignore[assignment, method-assign]
     run(cli)

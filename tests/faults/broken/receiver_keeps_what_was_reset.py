@@ -8,7 +8,7 @@ from __future__ import annotations
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from infra.running.cli import run
-from infra.running.serving import Connection
+from infra.running.connections import Connection
 from ingest.child import cli
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import orjson
 
 from infra.running.cli import run
-from infra.streams import stream
+from infra.streams import gathering
 from infra.streams.entries import values_of
 from ingest.child import cli
 from schemas.event import StreamEvent
@@ -23,5 +23,5 @@ def tidy_values_of(event: StreamEvent) -> list[str | bytes | int]:
 
 
 if __name__ == "__main__":
-    vars(stream)["values_of"] = tidy_values_of
+    vars(gathering)["values_of"] = tidy_values_of
     run(cli)

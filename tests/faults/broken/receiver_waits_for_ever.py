@@ -6,7 +6,7 @@ Run as `python -m tests.faults.broken.receiver_waits_for_ever` in the place of `
 from __future__ import annotations
 
 from infra.running.cli import run
-from infra.running.serving import Connection
+from infra.running.connections import Connection
 from ingest.child import cli
 
 

@@ -11,8 +11,10 @@ from infra.running.embedded import EmbeddedServer
 from tests.logs import archive_log as archive_log
 from tests.logs import client as client
 from tests.logs import keys as keys
+from tests.logs import own_client as own_client
 from tests.logs import own_log as own_log
 from tests.logs import own_pipeline as own_pipeline
+from tests.logs import own_stream as own_stream
 from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
 from tests.ports import free_port

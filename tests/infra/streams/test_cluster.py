@@ -13,6 +13,7 @@ from infra.settings import LogSettings
 from infra.streams import groups
 from infra.streams.connection import open_blocking, open_pipeline
 from infra.streams.delayed import count_waiting, promote_due
+from infra.streams.incarnations import Incarnations
 from infra.streams.keys import Keys
 from infra.streams.pipelining import Pipeline
 from infra.streams.positions import StreamName
@@ -20,7 +21,7 @@ from infra.streams.probe import refuse_unfit
 from infra.streams.ranges import ArchiveLog
 from infra.streams.settle import Ack, RetryLater
 from infra.streams.slots import slot_of_key
-from infra.streams.stream import EventStream, Incarnations
+from infra.streams.stream import EventStream
 from schemas.errors import ConfigError, StreamUnavailable
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt

@@ -1,7 +1,7 @@
 -- What `seen` remembers of events: whether one is new, and the place for its record.
--- Needs `names` (of the event streams, of which KEYS[1] is one), `ledger`, `known` (its incarnation and seen_depths), `depths_field`
--- (what the latter is called: each window has buckets of its own, and depths of its own) and `owner` (<tenant>:<source>).
--- The buckets that may hold a marker are `buckets[from]`, the one to write, and those after it.
+-- Needs `names` (of the event streams), `ledger`, `known` (its incarnation and seen_depths), `depths_field` (what the latter is called:
+-- each window has buckets of its own, and depths of its own) and `owner` (<tenant>:<source>) of the event that is looked at.
+-- The buckets that may hold a marker are `buckets`; the first is the one to write.
 --
 -- A record: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text, which is empty while the
 -- event waits; `promote` fills it in.
@@ -73,20 +73,20 @@ end
 
 -- The record of a kept entry, or nil; whether there is a record at all; and the bucket of the newest period that has one. A
 -- record that is no longer believed is written over: were it left, it might be believed again when the archived mark rises.
-local function find(buckets, from, marker, field)
+local function find(buckets, marker, field)
     local is_known, stale = false, nil
-    for i = from, #buckets do
-        local bucket = buckets[i]
-        for depth = 0, depth_of(bucket) do
+    for i = 1, #buckets do
+        local bucket, last = buckets[i], depth_of(buckets[i])
+        for depth = 0, last do
             local record = redis.call('HGET', bucket, field)
             is_known = is_known or record
             if record and is_kept(record) then
                 return record, true
             end
-            if record and i == from then
+            if record and i == 1 then
                 stale = stale or bucket
             end
-            bucket = child_of(bucket, depth, marker)
+            bucket = depth < last and child_of(bucket, depth, marker)
         end
     end
     return nil, is_known, stale
@@ -104,15 +104,15 @@ end
 
 -- The record that the event is a duplicate of; or nil, the field of its own record, whether it conflicts with another body (0 or
 -- 1), and the bucket for the record with its generation and whether it is a new one. Reads only.
-local function look(buckets, from, marker, digest)
+local function look(buckets, marker, digest)
     local field, conflict = marker, 0
-    local first, is_known, stale = find(buckets, from, marker, marker)
+    local first, is_known, stale = find(buckets, marker, marker)
     if first and string.sub(first, 17, 24) == digest then
         return first
     end
     -- The entry of the first body may be lost while that of another one is kept.
     if is_known then
-        local same_body, _, stale_body = find(buckets, from, marker, marker .. digest)
+        local same_body, _, stale_body = find(buckets, marker, marker .. digest)
         if same_body then
             return same_body
         end
@@ -123,12 +123,12 @@ local function look(buckets, from, marker, digest)
     if stale then
         return nil, field, conflict, stale, 0, false
     end
-    return nil, field, conflict, free_bucket(buckets[from], marker)
+    return nil, field, conflict, free_bucket(buckets[1], marker)
 end
 
-local function note_depth(buckets, from, depth)
-    local depths = '|' .. period_of(buckets[from]) .. '=' .. depth .. '|'
-    for i = from + 1, #buckets do  -- the others fall out of the window
+local function note_depth(buckets, depth)
+    local depths = '|' .. period_of(buckets[1]) .. '=' .. depth .. '|'
+    for i = 2, #buckets do  -- the others fall out of the window
         local of_other = depth_of(buckets[i])
         depths = of_other > 0 and depths .. period_of(buckets[i]) .. '=' .. of_other .. '|' or depths
     end
@@ -136,9 +136,9 @@ local function note_depth(buckets, from, depth)
     redis.call('HSET', ledger, depths_field, depths)
 end
 
-local function remember(buckets, from, place, depth, is_new, field, record, ttl_s)
-    if depth > depth_of(buckets[from]) then
-        note_depth(buckets, from, depth)
+local function remember(buckets, place, depth, is_new, field, record, ttl_s)
+    if depth > depth_of(buckets[1]) then
+        note_depth(buckets, depth)
     end
     redis.call('HSET', place, field, record)
     if is_new then  -- a bucket is forgotten as a whole
@@ -153,5 +153,5 @@ local function count(what, by)
 end
 
 local function duplicate_of(record)
-    return {'duplicate', string.sub(record, 1, 16), names[tonumber(string.sub(record, 25, 25))], string.sub(record, 26, 33), string.sub(record, 34), 0, 0}
+    return {string.sub(record, 1, 16), names[tonumber(string.sub(record, 25, 25))], string.sub(record, 26, 33), string.sub(record, 34), 'duplicate'}
 end

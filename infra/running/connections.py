@@ -1,0 +1,252 @@
+"""Owns one client's connection: uvicorn's, with an end to everything that a client could drag out, and a short way for what is whole.
+
+A request whose last byte came with its first, as most do, takes the way of `direct.py`. Every other one is the ASGI application's
+as soon as its head is here, so that whatever its body may cost is bounded there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import httptools
+import orjson
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from infra.running.corking import Corked
+from infra.running.direct import Arrived, Direct, Exchange
+from infra.running.serving_limits import WHOLE_BODY, ServingLimits
+from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
+
+# How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
+LINGER_S = 2.0
+# So many connections above the limit are waited for, which takes a file each, and no longer than this.
+AWAITED_ABOVE_LIMIT = 12
+AWAITED_FOR_S = 1.0
+
+
+class Serving(uvicorn.Config):
+    """What all connections of a server know about it."""
+
+    limits: ServingLimits
+    direct: Direct | None
+    is_draining: bool
+    is_patient: bool
+    """It drains, and idle connections have as long as ever."""
+
+
+class Connection(HttpToolsProtocol):
+    """One client's connection: uvicorn's, with an end to everything that a client could drag out."""
+
+    config: Serving
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reads_head = True
+        self._head_bytes = 0
+        self._reads_body = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_one_too_many = False
+        self._is_held = False
+        """The head is here, and nobody knows yet which way the request goes."""
+        self._body: list[bytes] = []
+        self._chunk_bytes = 0
+        """How much came at once with the end of the head."""
+        self._is_idle = False
+        self._idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # uvicorn waits for ever for the first byte.
+        self._arm(self.config.limits.head_timeout_ms / 1000)
+        if (above := len(self.connections) - self.config.limits.max_connections) > 0:
+            self._leave(above)
+
+    def _leave(self, above: int) -> None:
+        """Waits for the first bytes before it says 503, as far as there is room: who is answered before he has asked may miss it."""
+        self._is_one_too_many = True
+        if above > AWAITED_ABOVE_LIMIT:
+            self._refuse_connection()
+        else:
+            self._arm(AWAITED_FOR_S)
+
+    def _refuse_connection(self) -> None:
+        if not self.transport.is_closing():
+            said = f"{self.config.limits.max_connections} connections are open here already; send it again"
+            self._refuse(Overloaded(said, retry_after_s=1), status=503)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+        # uvicorn lets it run on where the client reset the connection: for the idle time it would keep the last request in memory.
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_one_too_many:
+            self._refuse_connection()
+            return
+        self._chunk_bytes = len(data)
+        super().data_received(data)
+        if self._is_held and not self.transport.is_closing():
+            self._take_the_long_way()
+        if self._reads_head and not self.transport.is_closing():
+            self._head_goes_on(len(data))
+
+    def _head_goes_on(self, more_bytes: int) -> None:
+        """The parser keeps an unfinished header in memory, however long it is: count here, and set a deadline."""
+        self._head_bytes += more_bytes
+        if self._head_bytes > self.config.limits.max_head_bytes:
+            self._refuse(HeadersTooLarge("the request's headers are longer than this server reads"), status=431)
+        elif self._deadline is None:
+            self._arm(self.config.limits.head_timeout_ms / 1000)
+
+    def on_message_begin(self) -> None:
+        # What uvicorn does here, and at each step up to the body, it does when the request takes the long way.
+        self.url, self.headers, self._body = b"", [], []
+        self._reads_head = True
+        self._head_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._reads_head = False
+        self._reads_body = True
+        self._disarm()
+        self._is_held = True
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_held:
+            self._body.append(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._reads_body = False
+        self._disarm()
+        if self._is_held:
+            if self._takes_the_short_way():
+                return
+            self._begin_cycle()
+            # Most bodies come with their head, before the application begins: it need not set a deadline for them.
+            self.scope[WHOLE_BODY] = True  # type: ignore[literal-required]
+        super().on_message_complete()
+
+    def _takes_the_short_way(self) -> bool:
+        """Begins to answer a request that is whole, unless it has to wait for an answer to the one before it."""
+        is_first = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None before the first request.
+        if is_first and self.transport.is_closing():
+            self._is_held = False  # It was sent behind one whose answer ended the connection.
+            return True
+        # Who reads no answers is answered by the application, which waits for him.
+        if self.config.direct is None or not is_first or self.flow.write_paused:
+            return False
+        if self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
+            return False
+        keep_alive = self.parser.should_keep_alive() and not self.config.is_draining
+        exchange, before = Exchange(self, transport=self.transport, keep_alive=keep_alive), self.cycle
+        self.cycle = cast(RequestResponseCycle, exchange)
+        body, peer = b"".join(self._body), self.client[0] if self.client else ""
+        arrived = Arrived(self.url, self.headers, body, peer, self._head_bytes + self._chunk_bytes - len(body))
+        if self.config.direct(arrived, exchange):
+            self._is_held, self._body = False, []
+            return True
+        self.cycle = before
+        return False
+
+    def _take_the_long_way(self) -> None:
+        try:
+            self._begin_cycle()
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _begin_cycle(self) -> None:
+        """Hands the request to the application, with what is here of its body; raises HttpParserError when its target is none."""
+        self._is_held = False
+        url, headers = self.url, self.headers
+        super().on_message_begin()
+        self.url = url
+        self.headers += headers
+        self.expect_100_continue = [value.lower() for name, value in headers if name == b"expect"] == [b"100-continue"]
+        super().on_headers_complete()
+        # Its application begins in the next turn of the event loop, so nothing was written yet.
+        # Of an answer to HEAD uvicorn writes the head only, which must not wait for anything.
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = cast(asyncio.Transport, Corked(self.transport))
+        if self.config.is_draining:
+            self.cycle.keep_alive = False
+        for body in self._body:
+            super().on_body(body)
+        self._body = []
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._rest()
+        if self._reads_body and not self.transport.is_closing():
+            # Answered before its end, as a body that is too large: read on for a moment and drop it.
+            self._arm(LINGER_S)
+
+    def _rest(self) -> None:
+        """Nothing is asked: for so long, and no longer. One timer looks after many requests; uvicorn sets one for each."""
+        self._is_idle, self._idle_since = True, self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._is_idle = False
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._is_idle and not self.transport.is_closing():
+            left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+            if left_s <= 0:
+                self.transport.close()
+            else:
+                self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
+
+    def shutdown(self) -> None:
+        """One that brings a request from now on is closed with its answer; one that brings none is closed in time."""
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None before the first request.
+            # Of requests that were sent without waiting for answers, the newest: it is answered last.
+            self.cycle.keep_alive = False
+        elif not self.config.is_patient:
+            self._arm(self.config.limits.drain_ms / 1000)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(MalformedRequest(msg), status=400)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Said by the application, which refuses such a request."""
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, self._expired)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expired(self) -> None:
+        self._deadline = None
+        if self._reads_head and self._head_bytes and not self.transport.is_closing():
+            self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: Refused | Overloaded, *, status: int) -> None:
+        """Answers what is no request for the application; the connection ends, since its framing is lost."""
+        body = orjson.dumps({"error": {"code": error.code, "message": str(error)}})
+        again = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, Overloaded) else b""
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n" % (len(body), again)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()

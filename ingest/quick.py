@@ -1,0 +1,174 @@
+"""Owns reading a request without waiting for anything: whether it is believed, and what it says about its event. Pure.
+
+    Thorough    by the engine (`signatures.py`, `describe.py`), whatever the scheme
+    Quick       where a header signs the body and headers name it, as GitHub's do: what can be known before a request comes is worked
+                out at start. It takes what the engine would take, and says the same of it; a test holds the two against each other
+
+Whatever is not as usual they leave (None), and so everything that is to be refused: the long way has an answer for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+import orjson
+
+from ingest.describe import LONGEST_NAME, Description, describe, is_action, is_delivery_id, is_text, is_type
+from ingest.headers import Headers
+from ingest.keys import HmacKey
+from ingest.receive import asked
+from ingest.request import Request
+from ingest.scheme import BODY_ONLY, Header, Scheme
+from ingest.signatures import Proof, verify
+from ingest.sources import Source
+from schemas.errors import Refused
+
+JSON_TYPES = frozenset({b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"})
+UNUSUAL = frozenset({b"transfer-encoding", b"content-encoding", b"upgrade"})
+"""What the engine has an opinion about."""
+MOST_REMEMBERED = 1024
+"""Names and types that senders chose, so that they are worked out once: bounded, since a sender may choose ever new ones."""
+
+
+class Read(NamedTuple):
+    """What a request turned out to be."""
+
+    proof: Proof
+    described: Description
+
+
+class Reader(Protocol):
+    """Reads the requests of one source."""
+
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
+        """None leaves the request to the long way. No header of it stands there twice."""
+
+
+def reader_of(source: Source) -> Reader | None:
+    """None for a source of whose requests more is asked than to be read."""
+    is_taken_whole = not (source.encodings or source.splits or source.schemas or source.rate or source.answering.confirms)
+    if not is_taken_whole or source.certificates is not None or source.is_unsigned:
+        return None
+    return Quick.of(source) or Thorough(source)
+
+
+class Thorough:
+    """By the engine."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
+        if not UNUSUAL.isdisjoint(headers):
+            return None
+        source, request = self._source, Request(Headers(headers.items()), body, public_url=self._source.public_url)
+        try:
+            proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
+            is_question = source.answering.handshake != "none" and asked(source, plain=request, proof=proof) is not None
+            return None if is_question else Read(proof, describe(source.scheme, request=request))
+        except Refused:
+            return None
+
+
+class Quick:
+    """By what was worked out at start."""
+
+    def __init__(self, scheme: Scheme, *, signature: Header, event_type: Header, delivery_id: Header, keys: Sequence[HmacKey]) -> None:
+        self._scheme = scheme
+        self._keys = keys
+        self._signature, self._prefix = signature.name.encode(), scheme.prefix.encode()
+        self._event_type, self._delivery_id = event_type.name.encode(), delivery_id.name.encode()
+        self._repository, self._key = (tuple(path.split(".")) if path else () for path in (scheme.repository, scheme.key))
+        self._types: dict[tuple[bytes, str | None], str] = {}
+        self._kept: dict[bytes, str] = {}
+
+    @classmethod
+    def of(cls, source: Source) -> Quick | None:
+        """None for a source whose requests are not so simple."""
+        scheme, places = source.scheme, (source.scheme.signature, *source.scheme.event_type, *source.scheme.delivery_id)
+        keys = [key for key in source.secrets if isinstance(key, HmacKey)]
+        is_plain = scheme.signed is BODY_ONLY and scheme.items is None and scheme.timestamp is None and "." not in scheme.action
+        if not is_plain or scheme.is_batch or scheme.is_form or source.answering.handshake != "none":
+            return None
+        headers = [place for place in places if isinstance(place, Header)]
+        if len(headers) != 3 or len(places) != 3 or len(keys) != len(source.secrets):
+            return None
+        return cls(scheme, signature=headers[0], event_type=headers[1], delivery_id=headers[2], keys=keys)
+
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:  # noqa: ARG002 - it signs no time
+        content_type = headers.get(b"content-type", b"")
+        if content_type not in JSON_TYPES or not UNUSUAL.isdisjoint(headers):
+            return None
+        proof = self._proof(headers, body)
+        if proof is None:
+            return None
+        try:
+            content = orjson.loads(body)
+        except ValueError:
+            return None
+        if type(content) is not dict:
+            return None
+        event_type, delivery_id = self._type_of(headers, content), headers.get(self._delivery_id, b"").decode("latin-1")
+        repository = _text_at(content, self._repository)
+        key = repository if self._key == self._repository else _text_at(content, self._key)
+        if not event_type or not is_delivery_id(delivery_id) or repository is None or key is None:
+            return None
+        return Read(proof, Description(event_type, repository, delivery_id, key, content_type.decode(), self._kept_of(headers)))
+
+    def _proof(self, headers: dict[bytes, bytes], body: bytes) -> Proof | None:
+        given = headers.get(self._signature, b"")
+        if not given.startswith(self._prefix):
+            return None
+        matched, signature = "", given[len(self._prefix) :]
+        for key in self._keys:  # all of them, as the engine does
+            if key.signed(body, signature):
+                matched = key.key_id
+        return Proof(matched, {self._scheme.proof_headers[0]: given.decode("latin-1")}) if matched else None
+
+    def _type_of(self, headers: dict[bytes, bytes], content: dict[str, object]) -> str:
+        """Empty where the engine has to decide."""
+        name, action = headers.get(self._event_type, b""), content.get(self._scheme.action) if self._scheme.action else None
+        known = (name, action if type(action) is str else None)
+        found = self._types.get(known)
+        return self._typed(*known) if found is None else found
+
+    def _typed(self, raw: bytes, action: str | None) -> str:
+        name, namespace = raw.decode("latin-1"), self._scheme.namespace
+        refined = f".{action}" if action is not None and is_action(action) else ""
+        event_type = f"{namespace}.{name}{refined}" if is_type(name) else ""
+        if len(self._types) < MOST_REMEMBERED:
+            self._types[raw, action] = event_type
+        return event_type
+
+    def _kept_of(self, headers: dict[bytes, bytes]) -> dict[str, str]:
+        kept, names = {}, self._kept
+        for raw, value in headers.items():
+            name = names.get(raw)
+            if name is None:
+                name = self._learnt(raw)
+            if name:
+                kept[name] = value.decode("latin-1")
+        return kept
+
+    def _learnt(self, raw: bytes) -> str:
+        """The name of a header that is stored; empty for one that is not."""
+        name = raw.decode("latin-1")
+        kept = name if name in self._scheme.kept_headers or name.startswith(self._scheme.stored_headers) else ""
+        if len(self._kept) < MOST_REMEMBERED:
+            self._kept[raw] = kept
+        return kept
+
+
+def _text_at(content: object, path: tuple[str, ...]) -> str | None:
+    """The text at a path, "" where there is none; None where the engine has to decide."""
+    for name in path:
+        if content is None:
+            return ""
+        if type(content) is not dict:
+            return None
+        content = content.get(name)
+    if not path or content is None:
+        return ""
+    return content if type(content) is str and len(content) <= LONGEST_NAME and is_text(content) else None
