@@ -1,14 +1,15 @@
-"""Owns the short way of a webhook through the receiver: one that is here whole, and is as usual, waits for its append and nothing else.
+"""Owns the short way of a webhook through the receiver: one that is here whole, and is as usual, is read at once and kept.
 
-Without ASGI and without a task. Whatever is not as simple as that (`quick.py`) takes the long way (`receive.py`), and so does every
-refusal: this way ends with a 202, or where the log fails, as the long way would end from there.
+Without ASGI, and while the log takes events without a task. Whatever is not as simple as that (`quick.py`) takes the long way
+(`receive.py`), and so does every refusal of the sender's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from infra.failpoints import reach
 from infra.running.direct import Arrived, Exchange
@@ -37,12 +38,12 @@ class Shortcut:
         self._refuse = refuse
         routes = receiver.sources.by_route.values() if not receiver.telemetry.records_spans else ()
         self._ways = {f"/hooks/{source.tenant}/{source.name}".encode(): way for source in routes if (way := _way(source))}
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
 
     def __call__(self, arrived: Arrived, exchange: Exchange) -> bool:
         """Begins to answer; false leaves the request to the long way."""
         way = self._ways.get(arrived.target)
-        if way is None or not self._keeper.takes_at_once:
+        if way is None:
             return False
         try:
             return self._begins(arrived, exchange, *way)
@@ -74,9 +75,12 @@ class Shortcut:
             traceparent=receiver.telemetry.new_traceparent(),
         )
         reach("receiver.before_append")
-        appending = self._keeper.begin(event)
+        appending = self._keeper.begin(event) if self._keeper.takes_at_once else None
         self._in_flight.take(size_bytes)
-        appending.add_done_callback(partial(self._appended, source, event, exchange))
+        if appending is not None:
+            appending.add_done_callback(partial(self._appended, source, event, exchange))
+        else:
+            self._wait(source, event, exchange, self._keeper.keep([event]))
         return True
 
     def _appended(self, source: Source, event: StreamEvent, exchange: Exchange, appending: asyncio.Future[Receipt]) -> None:
@@ -86,17 +90,20 @@ class Shortcut:
             self._answer(self._refusal(error, event=event), event=event, exchange=exchange)
             return
         if receipt is None:
-            task = asyncio.get_running_loop().create_task(self._finish(source, event, exchange, appending))
-            self._finishing.add(task)
-            task.add_done_callback(self._finishing.discard)
+            # The log did not take it, or is not known to keep what it takes: what then, is the same as on the long way.
+            self._wait(source, event, exchange, self._keeper.finish(event, appending=appending))
             return
         reach("receiver.before_answer")
         self._answer(source.answering.fixed or accepted([receipt]), event=event, exchange=exchange)
 
-    async def _finish(self, source: Source, event: StreamEvent, exchange: Exchange, appending: asyncio.Future[Receipt]) -> None:
-        """The log did not take it, or is not known to keep what it takes: what then, is the same as on the long way."""
+    def _wait(self, source: Source, event: StreamEvent, exchange: Exchange, keeping: Coroutine[Any, Any, list[Receipt]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._kept(source, event, exchange, keeping))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _kept(self, source: Source, event: StreamEvent, exchange: Exchange, keeping: Coroutine[Any, Any, list[Receipt]]) -> None:
         try:
-            receipts = await self._keeper.finish(event, appending=appending)
+            receipts = await keeping
             reach("receiver.before_answer")
             answer = source.answering.fixed or accepted(receipts)
         except (Exception, asyncio.CancelledError) as error:
