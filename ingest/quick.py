@@ -27,7 +27,8 @@ from schemas.errors import Refused
 
 JSON_TYPES = frozenset({b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"})
 UNUSUAL = frozenset({b"transfer-encoding", b"content-encoding", b"upgrade"})
-"""What the engine has an opinion about."""
+"""What the long way has an opinion about, as about a length of more digits than this."""
+LONGEST_LENGTH = 12
 MOST_REMEMBERED = 1024
 """Names and types that senders chose, so that they are worked out once: bounded, since a sender may choose ever new ones."""
 
@@ -49,7 +50,8 @@ class Reader(Protocol):
 def reader_of(source: Source) -> Reader | None:
     """None for a source of whose requests more is asked than to be read."""
     is_taken_whole = not (source.encodings or source.splits or source.schemas or source.rate or source.answering.confirms)
-    if not is_taken_whole or source.certificates is not None or source.is_unsigned:
+    # What is not taken here is verified again on the long way, and a public key's signature is dear: nobody shall have it twice.
+    if not is_taken_whole or source.certificates is not None or source.is_unsigned or source.scheme.uses_public_key:
         return None
     return Quick.of(source) or Thorough(source)
 
@@ -61,7 +63,7 @@ class Thorough:
         self._source = source
 
     def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
-        if not UNUSUAL.isdisjoint(headers):
+        if _is_unusual(headers):
             return None
         source, request = self._source, Request(Headers(headers.items()), body, public_url=self._source.public_url)
         try:
@@ -99,7 +101,7 @@ class Quick:
 
     def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:  # noqa: ARG002 - it signs no time
         content_type = headers.get(b"content-type", b"")
-        if content_type not in JSON_TYPES or not UNUSUAL.isdisjoint(headers):
+        if content_type not in JSON_TYPES or _is_unusual(headers):
             return None
         proof = self._proof(headers, body)
         if proof is None:
@@ -138,7 +140,7 @@ class Quick:
         name, namespace = raw.decode("latin-1"), self._scheme.namespace
         refined = f".{action}" if action is not None and is_action(action) else ""
         event_type = f"{namespace}.{name}{refined}" if is_type(name) else ""
-        if len(self._types) < MOST_REMEMBERED:
+        if len(self._types) < MOST_REMEMBERED and len(raw) + len(refined) < LONGEST_NAME and (action is None or refined):
             self._types[raw, action] = event_type
         return event_type
 
@@ -159,6 +161,10 @@ class Quick:
         if len(self._kept) < MOST_REMEMBERED:
             self._kept[raw] = kept
         return kept
+
+
+def _is_unusual(headers: dict[bytes, bytes]) -> bool:
+    return not UNUSUAL.isdisjoint(headers) or len(headers.get(b"content-length", b"")) > LONGEST_LENGTH
 
 
 def _text_at(content: object, path: tuple[str, ...]) -> str | None:

@@ -56,11 +56,11 @@ class LogWatch:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the server on the connection in use was found fit."""
+        """Whether the server on the newest connection was found fit."""
         return self._stream.generation == self._proven
 
     async def prove(self) -> None:
-        """Raises StreamUnavailable unless the server on the connection in use is fit; to be asked before an append is believed."""
+        """Raises StreamUnavailable unless the server on the newest connection is fit; to be asked before an append is believed."""
         if self.is_proven:
             return
         try:

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from infra.running.corking import Corked
-from infra.running.direct import Arrived, Direct, Exchange
+from infra.running.direct import Arrived, Direct, Exchange, HeaderLines
 from infra.running.serving_limits import WHOLE_BODY, ServingLimits
 from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
@@ -94,6 +94,8 @@ class Connection(HttpToolsProtocol):
             self._take_the_long_way()
         if self._reads_head and not self.transport.is_closing():
             self._head_goes_on(len(data))
+        elif not self._reads_body and self.cycle is not None and self.cycle.response_complete:  # type: ignore[redundant-expr]
+            self._rest()  # It brought the rest of what was answered before, or nothing at all.
 
     def _head_goes_on(self, more_bytes: int) -> None:
         """The parser keeps an unfinished header in memory, however long it is: count here, and set a deadline."""
@@ -167,6 +169,9 @@ class Connection(HttpToolsProtocol):
         """Hands the request to the application, with what is here of its body; raises HttpParserError when its target is none."""
         self._is_held = False
         url, headers = self.url, self.headers
+        path = httptools.parse_url(url).path
+        if path is None or not path.isascii():  # type: ignore[redundant-expr]  # uvicorn takes both for granted
+            raise httptools.HttpParserInvalidURLError("the target has no path, or one that is not ASCII")
         super().on_message_begin()
         self.url = url
         self.headers += headers
@@ -182,6 +187,11 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
         self._body = []
 
+    @property
+    def default_headers(self) -> HeaderLines:
+        """What every answer has: the date."""
+        return tuple(self.server_state.default_headers)
+
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -191,7 +201,7 @@ class Connection(HttpToolsProtocol):
             self._start_asgi_task(*self.pipeline.pop())
         else:
             self._rest()
-        if self._reads_body and not self.transport.is_closing():
+        if self._reads_body and self.cycle.response_complete and not self.transport.is_closing():
             # Answered before its end, as a body that is too large: read on for a moment and drop it.
             self._arm(LINGER_S)
 

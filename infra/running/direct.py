@@ -19,7 +19,7 @@ Answer = tuple[int, HeaderLines, bytes]
 _CLOSE = (b"connection", b"close")
 
 
-# Nearly all answers have one of a few heads.
+# Nearly all answers of a second have one of a few heads.
 @functools.lru_cache(maxsize=1024)
 def _head(status: int, headers: HeaderLines) -> bytes:
     return b"%b%b\r\n" % (STATUS_LINE[status], b"".join([b"%b: %b\r\n" % header for header in headers]))
@@ -60,9 +60,10 @@ class Exchange:
     def answer(self, answer: Answer) -> None:
         """To be called once, at any time."""
         self.response_complete = True
-        if self.disconnected:
+        if self.disconnected or self._transport.is_closing():
             return
         status, headers, body = answer
+        headers = (*self._connection.default_headers, *headers)
         if _CLOSE in headers:
             self.keep_alive = False
         elif not self.keep_alive:
@@ -75,6 +76,9 @@ class Exchange:
 
 class Connection(Protocol):
     """Who is told that a request has been answered."""
+
+    @property
+    def default_headers(self) -> HeaderLines: ...
 
     def on_response_complete(self) -> None: ...
 

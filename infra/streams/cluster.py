@@ -55,10 +55,6 @@ class ClusterPipeline(Pipeline):
         self._asked_at = 0.0
         self._asking = asyncio.Lock()
 
-    @property
-    def newest_generation(self) -> int:
-        return max((node.newest_generation for node in self._nodes.values()), default=0)
-
     async def connect(self, key: str = "", /) -> int:
         node = await self._node_of(slot_of_key(key) if key else None)
         try:

@@ -6,7 +6,6 @@ A call costs the server as much as an event, whatever it carries. Nobody waits f
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +62,7 @@ class Batch:
         self.events.append(event)
         self.size_bytes += len(event.payload)
 
-    def settle(self, called: asyncio.Task[Replies]) -> None:
+    def settle(self, called: asyncio.Task[list[Receipt]]) -> None:
         """Tells everybody who waits. Who gave up has cancelled his future; the event is there all the same."""
         if called.cancelled():
             for future in self.futures:
@@ -71,9 +70,9 @@ class Batch:
         elif (error := called.exception()) is not None:
             for future in self.futures:
                 if not future.done():
-                    future.set_exception(copy.copy(error))  # its own: whoever catches it writes on it
+                    future.set_exception(error)
         else:
-            for future, receipt in zip(self.futures, self.receipts(*called.result()), strict=True):
+            for future, receipt in zip(self.futures, called.result(), strict=False):  # none, where somebody else awaits the call
                 if not future.done():
                     future.set_result(receipt)
 
@@ -85,7 +84,7 @@ class Batch:
 class Gathering:
     """What was appended since the event loop last turned."""
 
-    def __init__(self, send: Callable[[Batch], None]) -> None:
+    def __init__(self, send: Callable[[Batch], object]) -> None:
         self._send = send
         self._batches: dict[tuple[int, str, bool], Batch] = {}
 

@@ -3,7 +3,7 @@
 A server reads some 16 KB of a connection, carries out what it has read, syncs, and looks at its connections again. Over one
 connection it would sync once for every few webhooks; over several it syncs once for what all of them have brought.
 Events whose senders wait for their answers at the same time have no order among them, so that it does not matter whose lane is faster;
-what does have one, as the events of a spool, keeps to the first lane.
+what does have one, as the events of a source in a spool, keeps to the first lane.
 """
 
 from __future__ import annotations

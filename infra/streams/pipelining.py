@@ -33,11 +33,6 @@ class Pipeline(ABC):
     """One command may ask for streams of several shards, and may block for them."""
 
     @property
-    @abstractmethod
-    def newest_generation(self) -> int:
-        """Of all connections that were made so far, the latest; 0 before the first."""
-
-    @property
     def open_generation(self) -> int | None:
         """That of the one connection that all commands use, if it is open; None also where there are several."""
         return None
@@ -109,10 +104,6 @@ class ServerPipeline(Pipeline):
     @property
     def is_open(self) -> bool:
         return self._wire is not None and self._wire.is_open
-
-    @property
-    def newest_generation(self) -> int:
-        return self._generation
 
     @property
     def open_generation(self) -> int | None:

@@ -43,7 +43,7 @@ class EventStream:
         self._windows = windows
         self._clock = clock
         self._gathering = Gathering(self._send)
-        self._calls: set[asyncio.Task[Replies]] = set()
+        self._calls: set[asyncio.Task[list[Receipt]]] = set()
         self._places = [[keys.ledger(shard), *keys.event_streams(shard)] for shard in keys.all_shards()]
         """By shard, what every append names first."""
 
@@ -60,24 +60,23 @@ class EventStream:
         """Puts the event on its stream unless it is there already; what is awaited raises StreamUnavailable, LogFull above the hard cap.
 
         With a `deliver_at` that the server's clock has not reached, the event is stored and waits; no group sees it before then.
-        With `recheck` the archive looks for it in its table too: it may have been archived long ago. Such events of a shard, which have
-        waited somewhere, are appended in the order of the calls, also of those that nobody has awaited yet.
+        With `recheck` the archive looks for it in its table too: it may have been archived long ago. Such events, which have waited
+        somewhere, are appended in the order of the calls, those of one shard and source, also where nobody has awaited them yet.
         """
         if deliver_at is not None:
             return asyncio.ensure_future(self._schedule(event, deliver_at_ms=to_epoch_ms(deliver_at), recheck=recheck))
         return self._gathering.append(event, shard=self._keys.shard_of(event), window=self._window_of(event), recheck=recheck)
 
     async def _schedule(self, event: StreamEvent, *, deliver_at_ms: int, recheck: bool) -> Receipt:
-        batch = self._batch_of([event], recheck=recheck)
-        return batch.receipts(*await self._append(batch, deliver_at_ms=deliver_at_ms))[0]
+        return (await self._append(self._batch_of([event], recheck=recheck), deliver_at_ms=deliver_at_ms))[0]
 
     async def append_parts(self, events: Sequence[StreamEvent], *, recheck: bool = False) -> list[Receipt]:
         """Puts the parts of one body on their stream, each unless it is there already, all of them or none; raises like `append`.
 
         They have one tenant, source and priority, and are at most MOST_PARTS: a server does nothing else while it takes them.
         """
-        batch = self._batch_of(events, recheck=recheck)
-        return batch.receipts(*await self._append(batch))
+        self._gathering.send()  # They came before.
+        return await self._send(self._batch_of(events, recheck=recheck))
 
     def _batch_of(self, events: Sequence[StreamEvent], *, recheck: bool) -> Batch:
         batch = Batch(self._keys.shard_of(events[0]), window=self._window_of(events[0]), recheck=recheck)
@@ -85,17 +84,18 @@ class EventStream:
             batch.add(event)
         return batch
 
-    def _send(self, batch: Batch) -> None:
+    def _send(self, batch: Batch) -> asyncio.Task[list[Receipt]]:
         call = asyncio.get_running_loop().create_task(self._append(batch))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         call.add_done_callback(batch.settle)
+        return call
 
-    async def _append(self, batch: Batch, *, deliver_at_ms: int = 0) -> Replies:
+    async def _append(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Receipt]:
         """All of a batch or nothing of it; raises StreamUnavailable, LogFull."""
         window, shard = batch.window, batch.shard
         args = [window.ttl_s, deliver_at_ms, *window.stems(self._keys, shard=shard, now_ms=self._clock.now_ms()), *batch.args]
-        return await self._run("append", keys=self._places[shard], args=args, shard=shard, in_order=batch.recheck)
+        return batch.receipts(*await self._run("append", keys=self._places[shard], args=args, shard=shard, in_order=batch.recheck))
 
     async def quarantine(self, request: QuarantinedRequest, *, cap: int, cap_bytes: int) -> bool:
         """Keeps a refused request aside; false when its source has as many there as it may. Raises StreamUnavailable."""
@@ -150,7 +150,7 @@ class EventStream:
 
     @property
     def generation(self) -> int:
-        """Which connection is in use: another one may lead to another server."""
+        """Which connection was made last: a new one may lead to another server."""
         return self._lanes.generations.newest
 
     async def is_ready(self) -> bool:

@@ -112,6 +112,9 @@ def test_an_upgrade_header_that_asks_for_nothing_is_harmless(wire: socket.socket
         b"HELO example.com\r\n\r\n",
         b"POST " + b"\xff" * 20 + b" HTTP/1.1\r\n\r\n",
         b"CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        # Their bodies are still to come.
+        b"POST http://example.com HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+        b"POST /\xff HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
@@ -213,6 +216,16 @@ def test_a_sender_may_ask_before_it_sends(wire: socket.socket) -> None:
     wire.sendall(PUSH)
 
     assert answer_of(wire)[0] == 202
+
+
+def test_both_ways_answer_with_the_date(wire: socket.socket) -> None:
+    found = []
+    for path in (PATH, f"{PATH}?long"):
+        wire.sendall(head(f"Content-Length: {len(PUSH)}").replace(PATH.encode(), path.encode(), 1) + PUSH)
+        found.append(answer_of(wire))
+
+    assert [status for status, _, _ in found] == [202, 202]
+    assert all("date" in headers for _, headers, _ in found)
 
 
 def test_pipelined_requests_are_answered_in_order(wire: socket.socket) -> None:

@@ -40,6 +40,13 @@ local function buckets_of(number)
     return {ARGV[4] .. number, ARGV[5] .. number, ARGV[6] .. number, ARGV[7] .. number, ARGV[8] .. number, ARGV[9] .. number}
 end
 
+-- The last number that was given, of each stream that an event goes to.
+local numbers = {}
+
+local function last_number(stream)
+    return tonumber(redis.call('HGET', ledger, 'sequence:' .. names[stream] .. ':' .. incarnation) or '0')
+end
+
 -- What the events before this one will have remembered, by field.
 local here = {}
 
@@ -67,6 +74,7 @@ while at <= #ARGV do
         if not event.twin then
             here[event.field] = event
             fresh[#fresh + 1] = event
+            numbers[event.stream] = numbers[event.stream] or last_number(event.stream)
         end
     end
     events[#events + 1] = event
@@ -117,16 +125,8 @@ if ARGV[3] ~= '0' and fresh[1] and tonumber(ARGV[3]) > server_ms() then
     return {reply_to(event)}
 end
 
--- The last number that each stream was given.
-local numbers = {}
-
-local function next_number(stream)
-    local last = numbers[stream] or tonumber(redis.call('HGET', ledger, 'sequence:' .. names[stream] .. ':' .. incarnation) or '0')
-    return last + 1
-end
-
 for i, event in ipairs(fresh) do
-    event.number = next_number(event.stream)
+    event.number = numbers[event.stream] + 1
     local added = redis.pcall('XADD', KEYS[1 + event.stream], '*', fields_of(event.values, event.further,
         'incarnation', incarnation, 'sequence', string.format('%d', event.number), 'recheck', event.recheck, 'conflict', event.conflict))
     if type(added) == 'table' and added.err then
@@ -138,13 +138,8 @@ for i, event in ipairs(fresh) do
     event.entry_id, numbers[event.stream] = added, event.number
 end
 
-local noted = {'HSET', ledger}
 for stream, number in pairs(numbers) do
-    noted[#noted + 1] = 'sequence:' .. names[stream] .. ':' .. incarnation
-    noted[#noted + 1] = string.format('%d', number)
-end
-if #noted > 2 then
-    redis.call(unpack(noted))
+    redis.call('HSET', ledger, 'sequence:' .. names[stream] .. ':' .. incarnation, string.format('%d', number))
 end
 
 local counts = {}

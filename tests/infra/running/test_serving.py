@@ -134,6 +134,16 @@ def test_an_idle_connection_is_closed_after_its_time(listener: socket.socket, se
     connection.close()
 
 
+def test_a_client_that_sends_an_empty_line_is_idle_all_the_same(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    connection = get(listener, "/0")
+    connection.sock.sendall(b"\r\n")
+
+    connection.sock.settimeout(25)  # five times what it has
+    assert connection.sock.recv(1) == b""
+    assert server.poll() is None
+    connection.close()
+
+
 def test_sigusr1_leaves_an_idle_client_its_time(listener: socket.socket, server: subprocess.Popen[str]) -> None:
     connection = get(listener, "/0")
     port = listener.getsockname()[1]

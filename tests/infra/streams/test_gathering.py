@@ -15,8 +15,9 @@ from infra.streams.keys import Keys
 from infra.streams.lanes import LANES
 from infra.streams.stream import EventStream
 from schemas.errors import StreamUnavailable
-from schemas.event import Priority
+from schemas.event import Part, Priority
 from tests.events import an_event
+from tests.faults.breaking import break_script
 from tests.infra.streams.raw import open_raw
 
 MANY = 5 * MOST_EVENTS
@@ -115,13 +116,35 @@ async def test_events_of_several_sources_and_priorities_are_counted_each_for_its
     assert (ledger[b"accepted:demo:one"], ledger[b"accepted:demo:two"]) == (b"2", b"2")
 
 
-async def test_everybody_in_a_call_that_fails_has_an_error_of_his_own(own_server: EmbeddedServer, warm: EventStream) -> None:
+async def test_everybody_in_a_call_that_fails_is_told(own_server: EmbeddedServer, warm: EventStream) -> None:
     await asyncio.to_thread(own_server.kill)
 
     errors = await asyncio.gather(*[warm.append(an_event()) for _ in range(3)], return_exceptions=True)
 
     assert {type(error) for error in errors} == {StreamUnavailable}
-    assert len(set(map(id, errors))) == 3
+
+
+async def test_a_reply_that_makes_no_sense_is_an_error_for_everybody_and_no_silence(
+    warm: EventStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_script(monkeypatch, "append", ("replies[i] = reply_to(event)", "replies[i] = {'what?'}"))
+
+    async with asyncio.timeout(20):
+        errors = await asyncio.gather(*[warm.append(an_event()) for _ in range(3)], return_exceptions=True)
+
+    assert {type(error) for error in errors} == {ValueError}
+
+
+async def test_parts_do_not_overtake_what_was_appended_before_them(warm: EventStream, own_client: Any, own_log: LogSettings) -> None:
+    part = Part(number=1, of=1, body_sha256="a" * 64, before="[", after="]")
+    before, parts, after = an_event(), [an_event(part=part)], an_event()
+
+    await asyncio.gather(
+        warm.append(before, recheck=True), asyncio.ensure_future(warm.append_parts(parts, recheck=True)), warm.append(after, recheck=True)
+    )
+
+    found = stored(own_client, prefix=own_log.prefix)[1:]
+    assert found.index(before.id.encode()) < found.index(parts[0].id.encode())
 
 
 async def test_who_gives_up_takes_nobody_with_him(warm: EventStream, own_client: Any, own_log: LogSettings) -> None:
