@@ -104,7 +104,6 @@ def _serve(
     for tenant, source in sources.by_route:
         for counter in (telemetry.produced, telemetry.spooled):
             counter.add(0, {"tenant": tenant, "source": source})
-    collect_garbage_seldom()
     draining = threading.Event()
     ops_server = OpsServer(ops, page=telemetry.metrics_page, is_ready=lambda: keeper.is_ready and not draining.is_set())
     ops_server.start()
@@ -115,6 +114,7 @@ def _serve(
         key_use = receiver.key_use.running(stream, telemetry=telemetry)
         lifespan = _lifespan(stream, running=[watch.running(), quarantine.running(), key_use], spool=spool, drain=drain, noting=noting)
         app = App(receiver, lifespan=lifespan)
+        collect_garbage_seldom()
         serve(app, listener=listener, limits=limits, direct=app.direct, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:

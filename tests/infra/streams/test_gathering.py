@@ -15,7 +15,7 @@ from infra.streams.keys import Keys
 from infra.streams.lanes import LANES
 from infra.streams.stream import EventStream
 from schemas.errors import StreamUnavailable
-from schemas.event import Part, Priority
+from schemas.event import Part, Priority, StreamEvent
 from tests.events import an_event
 from tests.faults.breaking import break_script
 from tests.infra.streams.raw import open_raw
@@ -139,12 +139,12 @@ async def test_parts_do_not_overtake_what_was_appended_before_them(warm: EventSt
     part = Part(number=1, of=1, body_sha256="a" * 64, before="[", after="]")
     before, parts, after = an_event(), [an_event(part=part)], an_event()
 
-    await asyncio.gather(
-        warm.append(before, recheck=True), asyncio.ensure_future(warm.append_parts(parts, recheck=True)), warm.append(after, recheck=True)
-    )
+    async def append(event: StreamEvent) -> None:
+        await warm.append(event, recheck=True)
 
-    found = stored(own_client, prefix=own_log.prefix)[1:]
-    assert found.index(before.id.encode()) < found.index(parts[0].id.encode())
+    await asyncio.gather(append(before), warm.append_parts(parts, recheck=True), append(after))
+
+    assert stored(own_client, prefix=own_log.prefix)[1:] == [event.id.encode() for event in (before, *parts, after)]
 
 
 async def test_who_gives_up_takes_nobody_with_him(warm: EventStream, own_client: Any, own_log: LogSettings) -> None:
