@@ -21,6 +21,8 @@ from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refuse
 
 # How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
 LINGER_S = 2.0
+# How long is looked whether something has come, before a deadline that is over ends a connection.
+LOOK_AGAIN_S = 0.01
 # So many connections above the limit are waited for, which takes a file each, and no longer than this.
 AWAITED_ABOVE_LIMIT = 12
 AWAITED_FOR_S = 1.0
@@ -217,11 +219,19 @@ class Connection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         self.timeout_keep_alive_task = None
         if self._is_idle and not self.transport.is_closing():
-            left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
-            if left_s <= 0:
-                self.transport.close()
-            else:
-                self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
+            then = self.timeout_keep_alive_handler if self._idle_left_s > 0 else self._end_idle
+            self.timeout_keep_alive_task = self.loop.call_later(max(self._idle_left_s, LOOK_AGAIN_S), then)
+
+    @property
+    def _idle_left_s(self) -> float:
+        return self._idle_since + self.timeout_keep_alive - self.loop.time()
+
+    def _end_idle(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._is_idle and self._idle_left_s <= 0:
+            self.transport.close()
+        else:
+            self.timeout_keep_alive_handler()  # It brought a request after all.
 
     def shutdown(self) -> None:
         """One that brings a request from now on is closed with its answer; one that brings none is closed in time."""
@@ -247,6 +257,10 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
     def _expired(self) -> None:
+        # A process that was held up finds its timers due before it has read what came meanwhile.
+        self._deadline = self.loop.call_later(LOOK_AGAIN_S, self._end)
+
+    def _end(self) -> None:
         self._deadline = None
         if self._reads_head and self._head_bytes and not self.transport.is_closing():
             self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)

@@ -144,6 +144,39 @@ def test_a_client_that_sends_an_empty_line_is_idle_all_the_same(listener: socket
     connection.close()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_came_while_the_server_was_held_up_is_read_before_a_deadline_counts(
+    listener: socket.socket, server: subprocess.Popen[str], is_first: bool
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+    if is_first:
+        connection.connect()
+        wait_until_accepted(connection, server)
+    else:
+        connection = get(listener, "/0")
+    server.send_signal(signal.SIGSTOP)
+    try:
+        connection.request("GET", "/0")
+        time.sleep(1.0 if is_first else 6.0)  # Longer than a head may take, or a connection be idle: the time itself is what is tried.
+    finally:
+        server.send_signal(signal.SIGCONT)
+
+    assert connection.getresponse().read() == b"ok"
+    connection.close()
+
+
+def wait_until_accepted(connection: http.client.HTTPConnection, server: subprocess.Popen[str]) -> None:
+    """Until the server's process has the other end of the connection."""
+    port, end = connection.sock.getsockname()[1], time.monotonic() + 20
+    while time.monotonic() < end:
+        found = {link.readlink().name for link in Path(f"/proc/{server.pid}/fd").iterdir() if link.is_symlink()}
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        if any(int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in found for row in rows):
+            return
+        time.sleep(0.01)
+    raise AssertionError("the connection was not accepted in time")
+
+
 def test_sigusr1_leaves_an_idle_client_its_time(listener: socket.socket, server: subprocess.Popen[str]) -> None:
     connection = get(listener, "/0")
     port = listener.getsockname()[1]
