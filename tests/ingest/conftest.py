@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from infra.running.embedded import EmbeddedServer
-from infra.settings import LogSettings
+from infra.settings import LogSettings, TelemetrySettings
 from infra.streams.connection import open_blocking
 from infra.streams.entries import as_fields, decode
 from infra.streams.keys import Keys
+from infra.telemetry import Telemetry
 from schemas.event import StreamEvent
 from tests.ingest.receivers import DEADLINE_S, RunningReceiver, fresh_prefix, post, start_receiver, wait_until, write_home
+
+
+@pytest.fixture
+def telemetry(home: Path) -> Iterator[Telemetry]:
+    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
+    yield started
+    started.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Scope
 
-from infra.settings import LogSettings, TelemetrySettings
+from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
@@ -21,13 +20,6 @@ from ingest.receive import Receiver
 from ingest.sources import Sources
 from tests.ingest.inside import receiver_inside
 from tests.ingest.receivers import PATH, PUSH, signed_headers
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.clock import Clock
-from infra.settings import LogSettings, TelemetrySettings
+from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.appending import Appender
@@ -23,13 +23,6 @@ from tests.events import an_event, events_of_all_shards
 from tests.ingest.spooling import spooled_events
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 @dataclass

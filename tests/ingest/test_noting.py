@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infra.acknowledged import Acknowledged, highest_acknowledged
 from infra.clock import Clock
-from infra.settings import TelemetrySettings
 from infra.spools import Folder
 from infra.telemetry import Telemetry
 from ingest.noting import KEPT_MS, Noting, added
 from schemas.receipt import Receipt
 from tests.events import an_event
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 @pytest.fixture

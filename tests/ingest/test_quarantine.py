@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from infra.clock import Clock, EventIds
 from infra.sections import QuarantineSettings
-from infra.settings import LogSettings, TelemetrySettings, load_settings
+from infra.settings import LogSettings, load_settings
 from infra.streams.letter_filter import LetterFilter
 from infra.streams.overview import Overview, read_overview
 from infra.streams.quarantine import QuarantinedRequests
@@ -28,13 +27,6 @@ from tests.ingest.receivers import write_home
 
 RECEIVED = datetime(2026, 11, 1, 12, tzinfo=UTC)
 BAD = BadSignature("none of the secrets")
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 @pytest.fixture

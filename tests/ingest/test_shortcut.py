@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -57,13 +57,6 @@ class Written:
     @property
     def status(self) -> int:
         return int(self.data.split()[1])
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 @pytest.fixture

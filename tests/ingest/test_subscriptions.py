@@ -7,7 +7,6 @@ import base64
 import contextlib
 import datetime
 import ssl
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from starlette.types import Message
 
 from infra.clock import Clock, EventIds
 from infra.sections import QuarantineSettings
-from infra.settings import LogSettings, TelemetrySettings, load_settings
+from infra.settings import LogSettings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest import confirming
@@ -193,13 +192,6 @@ async def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.Monkey
             await ended.wait()
 
     assert said == "TimeoutError"
-
-
-@pytest.fixture
-def telemetry(home: Path) -> Iterator[Telemetry]:
-    started = Telemetry.start("ingest", TelemetrySettings(), home=home)
-    yield started
-    started.shutdown()
 
 
 async def test_only_a_few_are_confirmed_at_once(telemetry: Telemetry) -> None:
