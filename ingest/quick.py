@@ -1,4 +1,4 @@
-"""Owns reading a request without waiting for anything: whether it is believed, and what it says about its event. Pure.
+"""Owns reading a request without waiting for anything: whether it is believed, and what it says about its event.
 
     Thorough    by the engine (`signatures.py`, `describe.py`), whatever the scheme
     Quick       where a header signs the body and headers name it, as GitHub's do: what can be known before a request comes is worked

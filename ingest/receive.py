@@ -17,7 +17,6 @@ from infra.failpoints import reach
 from infra.telemetry import Telemetry
 from ingest.answers import Answer
 from ingest.body import read_body, refuse_framing
-from ingest.certificates import Certificates
 from ingest.events import auth_context, event_of
 from ingest.handshakes import answer_to_body, answer_to_question
 from ingest.headers import Headers, refuse_large_head
@@ -28,13 +27,13 @@ from ingest.limits import Held, InFlight
 from ingest.quarantine import Quarantine
 from ingest.rates import Rates
 from ingest.request import Request
-from ingest.settings import IngestSettings, RateSettings
+from ingest.settings import IngestSettings
 from ingest.signatures import Proof, verify
 from ingest.sources import Source, Sources
 from ingest.splitting import pieces_of
 from ingest.subscriptions import Confirmations, refuse_other_topics, subscription_in
 from schemas.errors import HooklakeError, Refused
-from schemas.event import Priority, StreamEvent
+from schemas.event import Priority
 from schemas.receipt import Receipt
 
 
@@ -76,81 +75,66 @@ class Receiver:
         """One receipt, or one for each part of a body that is split; or an answer. Raises Refused for the sender's mistakes and
         Unavailable for ours."""
         with self.in_flight.request() as held:
+            refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
+            headers = Headers(post.raw_headers)
             source = self.sources.find(post.tenant, source=post.source)
-            headers = self._admitted(source, raw_headers=post.raw_headers)
+            if source.rate is not None:
+                self.rates.refuse_above_hard(source.tenant, settings=source.rate)
             if post.method != "POST":
                 return answer_to_question(source.answering, method=post.method, query=post.query, headers=headers, keys=source.secrets)
             # A sender's own traceparent is not believed: it would let a stranger write into our traces.
             with self.telemetry.span("ingest.receive", tenant=source.tenant, source=source.name) as span:
                 try:
-                    return await self._received(post, source=source, headers=headers, held=held, traceparent=span.traceparent)
+                    return await self._verified(post, source=source, headers=headers, held=held, traceparent=span.traceparent)
                 except HooklakeError as error:
                     error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
                     raise
 
-    def _admitted(self, source: Source, *, raw_headers: list[tuple[bytes, bytes]]) -> Headers:
-        """The headers of a request that may go on; raises HeadersTooLarge, OverRate."""
-        refuse_large_head(raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
-        if source.rate is not None:
-            self.rates.refuse_above_hard(source.tenant, settings=source.rate)
-        return Headers(raw_headers)
-
-    async def _received(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Outcome:
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Outcome:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         timeout_ms, is_here = self.settings.body_timeout_ms, post.has_whole_body
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=timeout_ms, held=held, is_here=is_here)
         request = Request(headers, body, query=post.query, public_url=source.public_url)
-        if source.certificates is not None:
-            await self._obtain(source.certificates, source=source, request=request, remote_address=post.remote_address)
-        taken = self._taken(source, request=request, remote_address=post.remote_address, held=held, traceparent=traceparent)
-        if not isinstance(taken, list):
-            return taken
-        reach("receiver.before_append")
-        receipts = await self.keeper.keep(taken)
-        reach("receiver.before_answer")
-        if source.answering.confirms and (subscription := subscription_in(source.answering, content=request.content)) is not None:
-            self.confirmations.begin(subscription)
-        return source.answering.fixed or receipts
-
-    async def _obtain(self, certificates: Certificates, *, source: Source, request: Request, remote_address: str) -> None:
-        """The certificate that the request names; raises Refused, Unavailable."""
         now = self.clock.now()
         try:
-            await certificates.obtain(request, now=now)
-        except Refused as error:
-            self.quarantine.take_in(source, request=request, error=error, received_at=now, remote_address=remote_address)
-            raise
-
-    def _taken(self, source: Source, *, request: Request, remote_address: str, held: Held, traceparent: str) -> list[StreamEvent] | Answer:
-        """The events that a request is, once it is verified; or the answer to a handshake. Raises Refused. Waits for nothing."""
-        now = self.clock.now()
-        try:
+            if source.certificates is not None:
+                await source.certificates.obtain(request, now=now)
             proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
             if proof.key_id:
                 self.key_use.note(proof.key_id, tenant=source.tenant, source=source.name, now=now, log=self.telemetry.log)
-            plain = self._plain(request, source=source, held=held) if source.encodings else request
+            plain = self._plain(request, source=source, held=held)
             if source.answering.handshake != "none" and (answer := asked(source, plain=plain, proof=proof)) is not None:
                 return answer
             pieces = pieces_of(source, request=request, plain=plain)
         except Refused as error:
-            self.quarantine.take_in(source, request=request, error=error, received_at=now, remote_address=remote_address)
+            self.quarantine.take_in(source, request=request, error=error, received_at=now, remote_address=post.remote_address)
             raise
-        priority = source.priority if source.rate is None else self._priority(source, rate=source.rate)
-        context = auth_context(source, proof=proof, verified_at=now, remote_address=remote_address)
-        make = partial(event_of, source, priority=priority, received_at=now, proof=context, traceparent=traceparent)
-        return [make(event_id=self.ids.mint(), piece=piece) for piece in pieces]
+        believed = auth_context(source, proof=proof, verified_at=now, remote_address=post.remote_address)
+        priority = self._priority(source)
+        make = partial(event_of, source, priority=priority, received_at=now, proof=believed, traceparent=traceparent)
+        events = [make(event_id=self.ids.mint(), piece=piece) for piece in pieces]
+        reach("receiver.before_append")
+        receipts = await self.keeper.keep(events)
+        reach("receiver.before_answer")
+        if source.answering.confirms and (subscription := subscription_in(source.answering, content=plain.content)) is not None:
+            self.confirmations.begin(subscription)
+        return source.answering.fixed or receipts
 
     def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""
+        if not source.encodings:
+            return request
         plain = plain_body(request.body, encoding=request.headers.one("content-encoding"), max_bytes=source.max_body_bytes)
         if plain is request.body:
             return request
         held.grow(len(plain))
         return Request(request.headers, plain)
 
-    def _priority(self, source: Source, *, rate: RateSettings) -> Priority:
-        """Charges the tenant's rate: what is above it waits behind everybody else's events. Raises OverRate."""
-        return Priority.OVERFLOW if self.rates.is_excess(source.tenant, settings=rate) else source.priority
+    def _priority(self, source: Source) -> Priority:
+        """Charges the tenant's rate, where it has one: what is above it waits behind everybody else's events. Raises OverRate."""
+        if source.rate is not None and self.rates.is_excess(source.tenant, settings=source.rate):
+            return Priority.OVERFLOW
+        return source.priority
 
 
 def asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
