@@ -193,6 +193,22 @@ async def test_a_stream_that_is_too_large_for_one_look_is_looked_through_in_seve
     assert await counted(pipeline, keys) == 2
 
 
+async def test_what_is_removed_behind_a_look_that_takes_several_steps_is_counted_too(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
+) -> None:
+    await groups.declare(pipeline, keys=keys, group="g")
+    name = keys.events(0, "default")
+    ids = [(await stream.append(an_event(payload=b"x" * 500_000))).entry_id for _ in range(25)]
+    await janitor.trim(pipeline, keys=keys)
+    client.xdel(name, ids[22])
+    assert await pipeline.run("trim", keys=[name, keys.registry(0), keys.ledger(0)], args=[]) == -1
+    client.xtrim(name, maxlen=20, approximate=False)
+    await pipeline.call("XREADGROUP", "GROUP", "g", "c1", "COUNT", 1, "STREAMS", name, ">")  # so that it is noted as past the gap
+
+    assert [await counted(pipeline, keys) for _ in range(2)] == [5, 5]
+    assert ranges(log, home) == [(1, 4), (23, 23)]
+
+
 async def test_our_own_trim_is_no_loss(stream: EventStream, pipeline: Pipeline, keys: Keys, archive_log: ArchiveLog) -> None:
     for _ in range(3):
         reader = await reader_of(pipeline, keys)

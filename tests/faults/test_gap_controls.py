@@ -39,6 +39,18 @@ async def test_without_counting_what_was_never_delivered_is_lost_in_silence(
 
 
 @pytest.mark.control("D12")
+async def test_without_looking_again_what_is_removed_behind_a_look_is_lost_in_silence(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
+) -> None:
+    break_script(monkeypatch, "trim", ("seen.walk.removed ~= removed and again <= most_walks", "false"))
+
+    with pytest.raises(AssertionError, match=r"\[1, 1\] == \[5, 5\]"):
+        await undelivered.test_what_is_removed_behind_a_look_that_takes_several_steps_is_counted_too(
+            stream, pipeline, keys, client, log, home
+        )
+
+
+@pytest.mark.control("D12")
 async def test_without_knowing_what_is_gone_already_it_is_counted_again(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, log: LogSettings, home: Path
 ) -> None:

@@ -8,6 +8,7 @@ local name = string.match(KEYS[1], '%a+$')
 local gaps_field = 'gaps:' .. name
 -- Of one disaster; the count is of all.
 local most_named = 1000
+local most_walks = 10
 
 local function recalled()
     local is_json, seen = pcall(cjson.decode, redis.call('HGET', KEYS[2], gaps_field) or '')
@@ -114,6 +115,13 @@ local function look_for_gaps(seen, incarnation, declared)
     end
     seen.walk = seen.walk or {from = '-', lives = {}, bytes = 0, removed = removed}
     if not walk_on(KEYS[1], seen.walk) then
+        return false
+    end
+    -- What was removed behind the walk is not known yet, and a group that went on meanwhile would be noted as past it. Somebody who
+    -- never stops removing does not keep us here for ever.
+    local again = (seen.walk.again or 0) + 1
+    if seen.walk.removed ~= removed and again <= most_walks then
+        seen.walk = {from = '-', lives = {}, bytes = 0, removed = removed, again = again}
         return false
     end
     compare(seen, incarnation, declared)
