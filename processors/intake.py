@@ -310,5 +310,5 @@ class Intake:
     async def _next_idle(self) -> Lease | None:
         # After an outage our own leases are old too: renewed first, they are not taken for somebody's who is dead.
         heard = [lease for lease in self._hand.leases if lease.shard not in self._reader.unheard]
-        await leases.renew(self._acts, keys=self._keys, reader=self._reader, leases=heard)
+        await leases.renew(self._acts, reader=self._reader, leases=heard)
         return await leases.claim_idle(self._acts, keys=self._keys, reader=self._reader, lease_ms=self._settings.lease_ms)

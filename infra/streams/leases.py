@@ -101,9 +101,9 @@ async def _claim(
     return Lease(shard, stream, found_id.decode(), count, fields)
 
 
-async def renew(pipeline: Pipeline, *, keys: Keys, reader: GroupReader, leases: Sequence[Lease]) -> list[Lease]:
+async def renew(pipeline: Pipeline, *, reader: GroupReader, leases: Sequence[Lease]) -> list[Lease]:
     """Renews what this consumer still owns; returns the leases that were lost."""
-    return await lost_by(pipeline, calls=_renewals(leases, keys=keys, reader=reader))
+    return await lost_by(pipeline, calls=_renewals(leases, reader=reader))
 
 
 class LeaseKeeper:
@@ -121,7 +121,7 @@ class LeaseKeeper:
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         """Renews what this consumer still owns; returns the leases that were lost."""
-        return self._lost_by(_renewals(leases, keys=self._keys, reader=self._reader))
+        return self._lost_by(_renewals(leases, reader=self._reader))
 
     def settle(self, decisions: Sequence[Decision]) -> list[Lease]:
         """Carries out decisions as `settle` does; returns the leases that had been lost."""
@@ -141,11 +141,11 @@ class LeaseKeeper:
             self._client = None
 
 
-def _renewals(leases: Sequence[Lease], *, keys: Keys, reader: GroupReader) -> list[LeaseCall]:
+def _renewals(leases: Sequence[Lease], *, reader: GroupReader) -> list[LeaseCall]:
     calls = []
     in_streams = sorted(leases, key=lambda lease: lease.stream)
     for stream, of_stream in itertools.groupby(in_streams, key=lambda lease: lease.stream):
         chosen = list(of_stream)
         pairs: list[Argument] = [part for lease in chosen for part in (lease.entry_id, lease.delivery_count)]
-        calls.append(LeaseCall("renew", chosen, [stream, keys.ledger(chosen[0].shard)], [reader.group, reader.consumer, *pairs]))
+        calls.append(LeaseCall("renew", chosen, [stream], [reader.group, reader.consumer, *pairs]))
     return calls

@@ -127,7 +127,6 @@ async def test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_los
     client.xtrim(taken[0].stream, maxlen=2, approximate=False)
 
     await settle_as(reader, pipeline, keys, (taken[0], RetryLater(0, 1)), (taken[1], GIVE_UP))
-    await leases.renew(pipeline, keys=keys, reader=reader, leases=taken[2:4])
     claimed = await leases.claim_idle(pipeline, keys=keys, reader=reader, lease_ms=0)
 
     assert client.hget(keys.ledger(0), "lost:g") == b"8"

@@ -68,7 +68,7 @@ async def test_deliveries_are_renewed_and_taken_over_when_the_servers_memory_is_
     lease = await read_one(reader)
     client.config_set("maxmemory", 1)
 
-    lost = await leases.renew(pipeline, keys=keys, reader=reader, leases=[lease])
+    lost = await leases.renew(pipeline, reader=reader, leases=[lease])
     claimed = await leases.claim_idle(pipeline, keys=keys, reader=reader, lease_ms=0)
 
     assert lost == []
@@ -85,7 +85,7 @@ async def test_a_renewed_lease_is_not_idle_and_its_count_does_not_grow(stream: E
     lease_ms = 200
     await pipeline.call("XCLAIM", lease.stream, "g", "c1", 0, lease.entry_id, "IDLE", 10_000, "JUSTID")
 
-    assert await leases.renew(pipeline, keys=keys, reader=reader, leases=[lease]) == []
+    assert await leases.renew(pipeline, reader=reader, leases=[lease]) == []
 
     assert await leases.claim_idle(pipeline, keys=keys, reader=other, lease_ms=lease_ms * 25) is None
     assert await settle_as(reader, pipeline, keys, (lease, Ack())) == []
@@ -97,7 +97,7 @@ async def test_a_lease_that_was_taken_over_is_not_renewed(stream: EventStream, p
     lease = await read_one(reader)
     await leases.claim_idle(pipeline, keys=keys, reader=other, lease_ms=0)
 
-    assert await leases.renew(pipeline, keys=keys, reader=reader, leases=[lease]) == [lease]
+    assert await leases.renew(pipeline, reader=reader, leases=[lease]) == [lease]
 
 
 async def test_a_lease_that_another_consumer_holds_under_the_same_count_is_not_renewed(
@@ -108,7 +108,7 @@ async def test_a_lease_that_another_consumer_holds_under_the_same_count_is_not_r
     lease = await read_one(reader)
     await pipeline.call("XCLAIM", lease.stream, "g", "c2", 0, lease.entry_id, "JUSTID")
 
-    assert await leases.renew(pipeline, keys=keys, reader=reader, leases=[lease]) == [lease]
+    assert await leases.renew(pipeline, reader=reader, leases=[lease]) == [lease]
     ((_, owner, _, _),) = await pipeline.call("XPENDING", lease.stream, "g", "-", "+", 1)
     assert owner == b"c2"
 
@@ -119,23 +119,30 @@ async def test_a_lease_of_an_earlier_life_of_the_same_consumer_is_not_renewed(st
     lease = await read_one(reader)
     await pipeline.call("XCLAIM", lease.stream, "g", "c1", 0, lease.entry_id)
 
-    assert await leases.renew(pipeline, keys=keys, reader=reader, leases=[lease]) == [lease]
+    assert await leases.renew(pipeline, reader=reader, leases=[lease]) == [lease]
 
 
-async def test_renewing_a_lease_whose_entry_was_trimmed_counts_it_as_lost(
-    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+@pytest.mark.fault("D12")
+@pytest.mark.parametrize("slip", ["trim", "delete", "empty"])
+async def test_renewing_a_lease_leaves_one_whose_entry_was_removed_to_whoever_runs_it(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, slip: str
 ) -> None:
     reader = await reader_of(pipeline, keys)
-    for _ in range(2):
+    for _ in range(3):
         await stream.append(an_event(key="one shard"))
-    gone, kept = await reader.read(budget=100, block_ms=1000)
-    client.xdel(gone.stream, gone.entry_id)
+    leased = await reader.read(budget=100, block_ms=1000)
+    gone = leased if slip == "empty" else leased[1:2] if slip == "delete" else leased[:1]
+    if slip == "delete":
+        client.xdel(gone[0].stream, gone[0].entry_id)
+    else:
+        client.xtrim(gone[0].stream, maxlen=len(leased) - len(gone), approximate=False)
 
-    lost = [await leases.renew(pipeline, keys=keys, reader=reader, leases=[gone, kept]) for _ in range(2)]
+    lost = [await leases.renew(pipeline, reader=reader, leases=leased) for _ in range(2)]
 
-    assert lost == [[gone], [gone]]
-    assert client.hget(keys.ledger(gone.shard), "lost:g") == b"1"
-    assert await pending(pipeline, kept) == 1
+    assert lost == [[], []]
+    assert await settle_as(reader, pipeline, keys, *((lease, Ack()) for lease in gone)) == []
+    assert client.hget(keys.ledger(gone[0].shard), "lost:g") is None
+    assert await pending(pipeline, gone[0]) == len(leased) - len(gone)
 
 
 async def test_a_delivery_whose_entry_was_trimmed_beneath_the_group_is_counted_as_lost(

@@ -263,6 +263,16 @@ async def test_without_its_names_what_was_trimmed_beneath_a_group_cannot_be_foun
         await healing.test_every_delivery_that_was_trimmed_beneath_a_group_is_counted_as_lost_once(stream, pipeline, keys, client)
 
 
+@pytest.mark.control("D12")
+async def test_renewing_what_was_trimmed_takes_it_from_whoever_runs_it(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any
+) -> None:
+    break_script(monkeypatch, "renew", ("elseif is_there(id) then", "else"))
+
+    with pytest.raises(AssertionError):
+        await leasing.test_renewing_a_lease_leaves_one_whose_entry_was_removed_to_whoever_runs_it(stream, pipeline, keys, client, "trim")
+
+
 @pytest.mark.control("D13")
 async def test_without_the_letter_s_state_it_is_requeued_twice(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, pipeline: Pipeline, keys: Keys, dead_letters: DeadLetters, client: Any
