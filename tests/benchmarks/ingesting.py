@@ -64,7 +64,7 @@ def _load(contender: Receiving, *, scale: float, folder: Path) -> Received:
         warm = load(port, seconds=WARM_UP_S * scale, secret=SECRET.encode(), run="warm-up", folder=folder)
         measured = load(port, seconds=SECONDS * scale, secret=SECRET.encode(), run=contender.name, folder=folder)
         resident_bytes = largest_resident_bytes(process.pid)
-        if contender.is_ours and contender.has_log:
+        if contender.fills_our_log:
             _refuse_missing(server, folder, answered=warm.requests + measured.requests)
         return Received(measured.per_second, resident_bytes)
 
@@ -100,6 +100,8 @@ def rows_of(found: Mapping[str, Sequence[Received]]) -> list[Row]:
         Row("ingest/starlette", RATE, ours, rates["starlette"], Goal(0.6)),
         Row("ingest/least-durable", RATE, ours, rates["least-durable"]),
         Row("ingest/least-durable-starlette", RATE, rates["least-durable"], rates["starlette"]),
+        Row("ingest/flat", RATE, ours, rates["flat"]),
+        Row("ingest/flat-starlette", RATE, rates["flat"], rates["starlette"]),
         Row("ingest/fastapi-celery", RATE, ours, rates["fastapi-celery"], Goal(4)),
         Row("ingest/two-receivers", RATE, rates["two-receivers"], ours),
         Row("ingest/many-sources", "µs/request", costs["many-sources"], costs["hooklake"], Goal(1.2, "at most")),

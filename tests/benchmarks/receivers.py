@@ -43,6 +43,11 @@ class Receiving:
     def is_ours(self) -> bool:
         return self.command == ("ingest",)
 
+    @property
+    def fills_our_log(self) -> bool:
+        """Whether each of its answers stands for an entry where ours would be."""
+        return self.has_log and self.command in {("ingest",), ("tests.benchmarks.flat",)}
+
     @contextmanager
     def running(self, server: EmbeddedServer, folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         """Its port, as soon as it answers; raises CannotMeasure with the end of its output."""
@@ -65,6 +70,7 @@ def all_receiving(peers_python: Path) -> list[Receiving]:
     return [
         Receiving("starlette", ("tests.benchmarks.starlette_noop",)),
         Receiving("least-durable", ("tests.benchmarks.least_durable",)),
+        Receiving("flat", ("tests.benchmarks.flat",)),
         Receiving("hooklake", ("ingest",)),
         Receiving("fastapi-celery", ("tests.benchmarks.peers.fastapi_celery",), python=peers_python),
         Receiving("two-receivers", ("ingest",), receivers=2),

@@ -16,6 +16,7 @@ PAGE = ROOT / "tests" / "benchmarks" / "README.md"
 RATES = {
     "starlette": 10_000.0,
     "least-durable": 8_000.0,
+    "flat": 5_000.0,
     "hooklake": 6_000.0,
     "fastapi-celery": 1_000.0,
     "two-receivers": 9_000.0,
@@ -52,6 +53,7 @@ def test_goals_are_judged_against_the_right_anchor() -> None:
     }
     assert (rows["ingest/two-receivers"].ratio, rows["ingest/many-sources"].ratio) == (1.5, 1.5)
     assert (rows["ingest/least-durable"].ratio, rows["ingest/least-durable-starlette"].ratio) == (0.75, 0.8)
+    assert (rows["ingest/flat"].ratio, rows["ingest/flat-starlette"].ratio) == (1.2, 0.5)
     assert rows["ingest/latency-p99.9"].ours.median == 30.0
 
 
