@@ -168,6 +168,9 @@ def unsigned() -> dict[str, str]:
         pytest.param(415, "unsupported_encoding", PUSH, signed_headers(PUSH, content_encoding="gzip"), PATH, "POST", id="compressed"),
         pytest.param(431, "headers_too_large", PUSH, signed_headers(PUSH, x_long="x" * 17_000), PATH, "POST", id="long headers"),
         pytest.param(
+            431, "headers_too_large", PUSH, signed_headers(PUSH, x_long="x" * 17_000), "/hooks/demo/nobody", "POST", id="long to nobody"
+        ),
+        pytest.param(
             431, "headers_too_large", PUSH, signed_headers(PUSH) | {f"x-{n}": "1" for n in range(70)}, PATH, "POST", id="many headers"
         ),
     ],
