@@ -21,7 +21,6 @@ from typing import Any, cast
 import httptools
 import orjson
 import uvloop
-from redis.connection import parse_url
 
 from infra.clock import uuid_text
 from infra.settings import LogSettings
@@ -29,11 +28,11 @@ from infra.streams.keys import Keys
 from infra.streams.scripts import Argument, script
 from infra.streams.seen import SeenWindow, bucket_of
 from infra.streams.wire import Wire
-from tests.benchmarks.peers.server import url
+from tests.benchmarks.least_durable import connect
 
 LOG = LogSettings()
 KEYS, WINDOW = Keys(LOG.prefix, LOG.shards), SeenWindow.parse(LOG.window)
-LANES, MOST_EVENTS, TIMEOUT_S = 4, 8, 5.0
+LANES, MOST_EVENTS = 4, 8
 TARGET, OWNER = b"/hooks/bench/source-0", "bench:source-0"
 KEPT = (b"content-type", b"user-agent", b"x-github-delivery", b"x-github-event")
 
@@ -127,7 +126,7 @@ class Flat(asyncio.Protocol):
 
 
 async def serve(port: int, secret: bytes) -> None:
-    loop, wires = asyncio.get_running_loop(), [await _connect() for _ in range(LANES)]
+    loop, wires = asyncio.get_running_loop(), [await connect(script("append").text) for _ in range(LANES)]
     begun = []
     for shard in KEYS.all_shards():
         at = (KEYS.ledger(shard), KEYS.registry(shard))
@@ -136,14 +135,6 @@ async def serve(port: int, secret: bytes) -> None:
     gc.freeze()
     server = await loop.create_server(lambda: Flat(log, secret), "127.0.0.1", port, backlog=2048)
     await server.serve_forever()
-
-
-async def _connect() -> Wire:
-    where = parse_url(url())  # type: ignore[no-untyped-call]
-    _, wire = await asyncio.get_running_loop().create_connection(lambda: Wire(TIMEOUT_S), where["host"], where["port"])
-    await wire.send(("AUTH", where["password"]))
-    await wire.send(("SCRIPT", "LOAD", script("append").text))
-    return wire
 
 
 if __name__ == "__main__":
