@@ -38,7 +38,7 @@ Fields of the ledger:
     replication_id, incarnation                whom the numbers below belong to
     sequence:<stream>:<incarnation>            the last number given
     full                                       server time in ms until which appends are refused: the log is above its hard cap
-    seen_depths, seen_depths:<hours>h          how many generations of children the buckets of a period have
+    seen_depths, seen_depths:<hours>h          which periods have buckets, and how many generations of children these have
     archived:<stream>:<incarnation>            entry id and number up to which Delta has every row, `id|number`
     accepted:<tenant>:<source>                 events stored; duplicates:..., conflicts:... are counted beside them
     scheduled:<tenant>:<source>                those of them that wait for their time

@@ -94,7 +94,8 @@ class EventStream:
     async def _append(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Receipt]:
         """All of a batch or nothing of it; raises StreamUnavailable, LogFull."""
         window, shard = batch.window, batch.shard
-        args = [window.ttl_s, deliver_at_ms, *window.stems(self._keys, shard=shard, now_ms=self._clock.now_ms()), *batch.args]
+        stems = window.stems(self._keys, shard=shard, now_ms=self._clock.now_ms())
+        args = [window.ttl_s, deliver_at_ms, int(batch.recheck), *stems, *batch.args]
         return batch.receipts(*await self._run("append", keys=self._places[shard], args=args, shard=shard, in_order=batch.recheck))
 
     async def quarantine(self, request: QuarantinedRequest, *, cap: int, cap_bytes: int) -> bool:

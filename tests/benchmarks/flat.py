@@ -33,7 +33,7 @@ from tests.benchmarks.least_durable import connect
 LOG = LogSettings()
 KEYS, WINDOW = Keys(LOG.prefix, LOG.shards), SeenWindow.parse(LOG.window)
 LANES, MOST_EVENTS = 4, 8
-TARGET, OWNER = b"/hooks/bench/source-0", "bench:source-0"
+TARGET = b"/hooks/bench/source-0"
 KEPT = (b"content-type", b"user-agent", b"x-github-delivery", b"x-github-event")
 
 
@@ -46,7 +46,7 @@ class Log:
         now_ms, shards = time.time_ns() // 1_000_000, KEYS.all_shards()
         at = [[KEYS.ledger(shard), *KEYS.event_streams(shard)] for shard in shards]
         stems = [WINDOW.stems(KEYS, shard=shard, now_ms=now_ms) for shard in shards]
-        self._heads: list[tuple[Argument, ...]] = [(*at[shard], incarnations[shard], WINDOW.ttl_s, 0, *stems[shard]) for shard in shards]
+        self._heads: list[tuple[Argument, ...]] = [(*at[shard], incarnations[shard], WINDOW.ttl_s, 0, 0, *stems[shard]) for shard in shards]
         self._gathered: list[tuple[list[Argument], list[asyncio.Transport]]] = [([], []) for _ in shards]
 
     def append(self, shard: int, *parts: Argument, sender: asyncio.Transport) -> None:
@@ -71,8 +71,8 @@ class Log:
 
 
 def _answer(senders: list[asyncio.Transport], replies: list[Any]) -> None:
-    for sender, (event_id, *_) in zip(senders, replies, strict=True):  # An error is no list: nobody is answered, and nothing measured.
-        body = b'{"event_id":"%b","duplicate":false}' % uuid_text(event_id).encode()
+    for sender, reply in zip(senders, replies, strict=True):  # An error is no list: nobody is answered, and nothing measured.
+        body = b'{"event_id":"%b","duplicate":false}' % uuid_text(reply[:16]).encode()
         sender.write(b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
 
@@ -116,7 +116,7 @@ class Flat(asyncio.Protocol):
         proof = {"scheme": "github", "key_id": "bench", "signature_headers": {"x-hub-signature-256": signature.decode()}, "signed_url": ""}
         self._log.append(
             zlib.crc32(f"bench\0source-0\0{repository}".encode()) % KEYS.shards,
-            2, OWNER, 0, bucket_of(marker), marker, bytes.fromhex(sha256[:16]), id_bytes, 0,
+            b"%b%b%b20%d" % (marker, id_bytes, bytes.fromhex(sha256[:16]), bucket_of(marker)),
             1, uuid_text(id_bytes), "bench", "source-0", f"github.{headers[b'x-github-event'].decode()}", repository, delivery_id,
             repository, "default", now_ms, body, sha256, headers[b"content-type"], orjson.dumps(kept),
             orjson.dumps(proof | {"verified_at": now_ms, "remote_address": "127.0.0.1"}),

@@ -19,6 +19,7 @@ from infra.streams.scripts import script
 from infra.streams.seen import MARKER_BYTES, SeenWindow, bucket_of, marker_of
 from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
+from schemas.receipt import Receipt
 from tests.contracts.servers import ServerKind
 from tests.events import an_event
 from tests.infra.streams.raw import open_raw
@@ -113,6 +114,39 @@ async def test_a_record_whose_entry_was_lost_is_not_believed_again_when_the_arch
     assert (second.duplicate, third.duplicate, third.event_id) == (False, True, kept.id)
 
 
+def at(now_ms: int, *, log: LogSettings, home: Path) -> EventStream:
+    """The log as a receiver sees it whose clock says so."""
+    return EventStream.open(log, home=home, clock=Clock(wall_ns=lambda: now_ms * 1_000_000))
+
+
+async def appended(stream: EventStream, event: StreamEvent) -> Receipt:
+    receipt = await stream.append(event)
+    await stream.close()
+    return receipt
+
+
+async def test_a_receiver_whose_clock_is_wrong_makes_nobody_else_forget(log: LogSettings, home: Path, keys: Keys) -> None:
+    first, now_ms = an_event(delivery_id="d1"), Clock().now_ms()  # As the server's clock has it, which is right.
+    others = (an_event(delivery_id=f"o{number}") for number in range(1000))
+    other = next(event for event in others if keys.shard_of(event) == keys.shard_of(first))
+    await appended(at(now_ms, log=log, home=home), first)
+
+    for wrong_ms in (now_ms + 50 * WINDOW.window_ms, now_ms - 50 * WINDOW.window_ms):
+        await appended(at(wrong_ms, log=log, home=home), other)
+
+    again = await appended(at(now_ms + WINDOW.window_ms - 1, log=log, home=home), first)
+    assert (again.duplicate, again.event_id) == (True, first.id)
+
+
+async def test_periods_that_nobody_looks_at_any_more_are_forgotten(log: LogSettings, home: Path, client: Any, keys: Keys) -> None:
+    event = an_event(delivery_id="d1")
+    for age in range(20):
+        await appended(at(NOW_MS + age * WINDOW.period_ms, log=log, home=home), event)
+
+    noted = client.hget(keys.ledger(keys.shard_of(event)), "seen_depths").decode()
+    assert 1 < noted.count("=") <= 8
+
+
 SAMPLED = 256
 """So many of the 4096 buckets are filled, as if the shard had sixteen times the events."""
 
@@ -125,9 +159,9 @@ def append_many(client: Any, keys: Keys, *, numbers: range) -> None:
         spread = hashlib.blake2b(str(number).encode(), digest_size=MARKER_BYTES).digest()
         marker = (int.from_bytes(spread[:4]) % SAMPLED).to_bytes(4) + spread[4:]
         at, stems = [keys.ledger(0), *keys.event_streams(0)], WINDOW.stems(keys, shard=0, now_ms=NOW_MS)
-        event = [2, "demo:github", 0, bucket_of(marker), marker, marker[:8], marker + b"uuid", 0, *[""] * len(EVENT_FIELDS)]
-        calls.evalsha(sha, len(at), *at, "abcd0123", WINDOW.ttl_s, 0, *stems, *event)
-    assert {len(reply) for (reply,) in calls.execute()} == {4}
+        head = b"%b%buuid%b20%d" % (marker, marker, marker[:8], bucket_of(marker))
+        calls.evalsha(sha, len(at), *at, "abcd0123", WINDOW.ttl_s, 0, 0, *stems, head, *[""] * len(EVENT_FIELDS))
+    assert {type(reply) for (reply,) in calls.execute()} == {bytes}
 
 
 def measured(client: Any, keys: Keys) -> tuple[int, set[bytes]]:

@@ -52,7 +52,7 @@ from tests.logs import pipeline as pipeline
 from tests.logs import stream as stream
 from tests.ports import free_port
 
-LOOKS_IN_SEEN = ("local first, is_known, stale = find(buckets, marker, marker)", "local first, is_known, stale")
+LOOKS_IN_SEEN = ("local first, is_known, stale = find(number, marker, marker)", "local first, is_known, stale")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def test_without_a_look_at_the_body_another_one_is_dropped(
 async def test_parts_that_are_left_where_a_later_one_failed_are_half_a_body(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, client: Any, keys: Keys
 ) -> None:
-    break_script(monkeypatch, "append", ("redis.call('XDEL', KEYS[1 + fresh[j].stream], fresh[j].entry_id)", ""))
+    break_script(monkeypatch, "append", ("redis.call('XDEL', KEYS[1 + stream_of(ARGV[starts[fresh[j]]])], entry_ids[fresh[j]])", ""))
 
     with pytest.raises(AssertionError, match="5 == 4"):
         await appending_parts.test_parts_of_which_a_later_one_cannot_be_added_leave_nothing_behind(stream, client, keys)

@@ -9,7 +9,7 @@ from infra.running.cli import run
 from ingest.child import cli
 from tests.faults.breaking import break_script_for_good
 
-LOOKS_IN_SEEN = ("local first, is_known, stale = find(buckets, marker, marker)", "local first, is_known, stale")
+LOOKS_IN_SEEN = ("local first, is_known, stale = find(number, marker, marker)", "local first, is_known, stale")
 
 if __name__ == "__main__":
     break_script_for_good("append", LOOKS_IN_SEEN)

@@ -127,7 +127,7 @@ async def test_everybody_in_a_call_that_fails_is_told(own_server: EmbeddedServer
 async def test_a_reply_that_makes_no_sense_is_an_error_for_everybody_and_no_silence(
     warm: EventStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_script(monkeypatch, "append", ("replies[i] = reply_to(event)", "replies[i] = {'what?'}"))
+    break_script(monkeypatch, "append", ("return replies", "return {{'what?'}, {'what?'}, {'what?'}}"))
 
     async with asyncio.timeout(20):
         errors = await asyncio.gather(*[warm.append(an_event()) for _ in range(3)], return_exceptions=True)

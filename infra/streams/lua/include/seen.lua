@@ -1,7 +1,7 @@
 -- What `seen` remembers of events: whether one is new, and the place for its record.
--- Needs `names` (of the event streams), `ledger`, `known` (its incarnation and seen_depths), `depths_field` (what the latter is called:
--- each window has buckets of its own, and depths of its own) and `owner` (<tenant>:<source>) of the event that is looked at.
--- The buckets that may hold a marker are `buckets`; the first is the one to write.
+-- Needs `names` (of the event streams), `ledger`, `depths_field` (each window has buckets of its own, and depths of its own), `depths_known`
+-- (what stands there), `stems` (what the buckets that may hold a marker are called but for their number; the first is for the one to write),
+-- `ttl_s` and `owner` (<tenant>:<source>) of the event that is looked at.
 --
 -- A record: event id 16, body digest 8, stream 1, incarnation 8 bytes, then the entry id as text, which is empty while the
 -- event waits; `promote` fills it in.
@@ -57,13 +57,15 @@ end
 -- (`hash-max-listpack-entries`) the server unpacks a hash, and an event would cost up to twice as much.
 local most_in_a_bucket, deepest = 120, 8
 
-local function period_of(bucket)
-    return string.match(bucket, ':seen:(%d+):') or string.match(bucket, ':seen:%d+h:(%d+):')
-end
+-- Which periods have records, and how many generations of children their buckets: '|<period>=<depth>|...'. Most calls find one or two,
+-- and need not look into the buckets of the others.
+local periods, depths = {}, {}
 
--- How many generations of children a period has; `seen_depths` is '|<period>=<depth>|...', and missing while none has any.
-local function depth_of(bucket)
-    return known[2] and tonumber(string.match(known[2], '|' .. period_of(bucket) .. '=(%d+)')) or 0
+local function read_depths()
+    for i = 1, #stems do
+        periods[i] = string.match(stems[i], ':(%d+):$')
+        depths[i] = depths_known and tonumber(string.match(depths_known, '|' .. periods[i] .. '=(%d+)'))
+    end
 end
 
 -- The bucket that follows one of generation `depth` on the way of this marker.
@@ -73,18 +75,19 @@ end
 
 -- The record of a kept entry, or nil; whether there is a record at all; and the bucket of the newest period that has one. A
 -- record that is no longer believed is written over: were it left, it might be believed again when the archived mark rises.
-local function find(buckets, marker, field)
+local function find(number, marker, field)
     local is_known, stale = false, nil
-    for i = 1, #buckets do
-        local bucket, last = buckets[i], depth_of(buckets[i])
-        for depth = 0, last do
+    for i = 1, #stems do
+        local last = depths[i]
+        local bucket = last and stems[i] .. number
+        for depth = 0, last or -1 do
             local record = redis.call('HGET', bucket, field)
-            is_known = is_known or record
-            if record and is_kept(record) then
-                return record, true
-            end
-            if record and i == 1 then
-                stale = stale or bucket
+            if record then
+                is_known = true
+                if is_kept(record) then
+                    return record, true
+                end
+                stale = stale or (i == 1 and bucket) or nil
             end
             bucket = depth < last and child_of(bucket, depth, marker)
         end
@@ -104,15 +107,15 @@ end
 
 -- The record that the event is a duplicate of; or nil, the field of its own record, whether it conflicts with another body (0 or
 -- 1), and the bucket for the record with its generation and whether it is a new one. Reads only.
-local function look(buckets, marker, digest)
+local function look(number, marker, digest)
     local field, conflict = marker, 0
-    local first, is_known, stale = find(buckets, marker, marker)
+    local first, is_known, stale = find(number, marker, marker)
     if first and string.sub(first, 17, 24) == digest then
         return first
     end
     -- The entry of the first body may be lost while that of another one is kept.
     if is_known then
-        local same_body, _, stale_body = find(buckets, marker, marker .. digest)
+        local same_body, _, stale_body = find(number, marker, marker .. digest)
         if same_body then
             return same_body
         end
@@ -123,22 +126,26 @@ local function look(buckets, marker, digest)
     if stale then
         return nil, field, conflict, stale, 0, false
     end
-    return nil, field, conflict, free_bucket(buckets[1], marker)
+    return nil, field, conflict, free_bucket(stems[1] .. number, marker)
 end
 
-local function note_depth(buckets, depth)
-    local depths = '|' .. period_of(buckets[1]) .. '=' .. depth .. '|'
-    for i = 2, #buckets do  -- the others fall out of the window
-        local of_other = depth_of(buckets[i])
-        depths = of_other > 0 and depths .. period_of(buckets[i]) .. '=' .. of_other .. '|' or depths
+-- Periods that nobody looks at any more fall out, and a clock that is wrong takes none of the others' with it: they have to be
+-- over by the server's clock and by that of the caller. (A bucket lives for five periods, and one more may be looked at.)
+local function note_depth(depth)
+    local of_server = math.floor(server_ms() / (ttl_s * 200))
+    local oldest, noted = math.min(of_server, tonumber(periods[1])) - 6, '|' .. periods[1] .. '=' .. depth .. '|'
+    for period, of_other in string.gmatch(depths_known or '', '(%d+)=(%d+)') do
+        if period ~= periods[1] and tonumber(period) >= oldest then
+            noted = noted .. period .. '=' .. of_other .. '|'
+        end
     end
-    known[2] = depths
-    redis.call('HSET', ledger, depths_field, depths)
+    depths[1], depths_known = depth, noted
+    redis.call('HSET', ledger, depths_field, noted)
 end
 
-local function remember(buckets, place, depth, is_new, field, record, ttl_s)
-    if depth > depth_of(buckets[1]) then
-        note_depth(buckets, depth)
+local function remember(place, depth, is_new, field, record)
+    if depth > (depths[1] or -1) then
+        note_depth(depth)
     end
     redis.call('HSET', place, field, record)
     if is_new then  -- a bucket is forgotten as a whole
@@ -146,9 +153,9 @@ local function remember(buckets, place, depth, is_new, field, record, ttl_s)
     end
 end
 
-local function count(what, by)
+local function count(what, whose, by)
     if by > 0 then
-        redis.call('HINCRBY', ledger, what .. ':' .. owner, by)
+        redis.call('HINCRBY', ledger, what .. ':' .. whose, by)
     end
 end
 
