@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.noting import Noting
 from ingest.watch import LogWatch
+from schemas.errors import StreamUnavailable
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
@@ -33,25 +33,27 @@ class Appender:
                 receipts = [await self.stream.append(events[0], recheck=recheck)]
         return await self._believed(events, receipts=receipts)
 
-    async def finish(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> list[Receipt]:
-        """The same for an append that is on its way already."""
-        return await self._believed([event], receipts=[await appending])
+    async def believed(self, event: StreamEvent, *, receipt: Receipt | None, error: BaseException | None) -> list[Receipt]:
+        """The same for an append of which that was told; raises the error that it was."""
+        if receipt is None:
+            raise error or StreamUnavailable("the log said nothing of the event")
+        return await self._believed([event], receipts=[receipt])
 
     async def _believed(self, events: Sequence[StreamEvent], *, receipts: list[Receipt]) -> list[Receipt]:
         # The append may have been the first command on a new connection, to a server that nobody has looked at.
         if not self.watch.is_proven:
             await self.watch.prove()
         for event, receipt in zip(events, receipts, strict=True):
-            self.note(event, receipt=receipt)
+            self.note(receipt, tenant=event.tenant_id, source=event.source, event_type=event.event_type)
+            for flag in event.flags if not receipt.duplicate else ():
+                self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
         return receipts
 
-    def note(self, event: StreamEvent, *, receipt: Receipt) -> None:
+    def note(self, receipt: Receipt, *, tenant: str, source: str, event_type: str) -> None:
         """Counts and tells what the log has taken."""
         if not receipt.duplicate:
             if self.noting is not None:
-                self.noting.note(event, receipt=receipt)
-            self.telemetry.produced.add(1, {"tenant": event.tenant_id, "source": event.source})
-            for flag in event.flags:
-                self.telemetry.flagged.add(1, {"tenant": event.tenant_id, "source": event.source, "flag": flag})
+                self.noting.note(receipt, owner=f"{tenant}:{source}")
+            self.telemetry.produced.add(1, {"tenant": tenant, "source": source})
         if self.telemetry.tells_all:
-            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event.event_type, duplicate=receipt.duplicate)
+            self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event_type, duplicate=receipt.duplicate)

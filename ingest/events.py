@@ -45,13 +45,16 @@ def event_of(
 
 
 def auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
-    return assembled_auth(
-        {
-            "scheme": UNSIGNED if source.is_unsigned else source.scheme.name,
-            "key_id": proof.key_id,
-            "signature_headers": proof.signature_headers,
-            "signed_url": proof.signed_url,
-            "verified_at": verified_at,
-            "remote_address": remote_address,
-        }
-    )
+    return assembled_auth(auth_values(source, proof=proof, verified_at=verified_at, remote_address=remote_address))
+
+
+def auth_values(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> dict[str, object]:
+    """What an `AuthContext` has."""
+    return {
+        "scheme": UNSIGNED if source.is_unsigned else source.scheme.name,
+        "key_id": proof.key_id,
+        "signature_headers": proof.signature_headers,
+        "signed_url": proof.signed_url,
+        "verified_at": verified_at,
+        "remote_address": remote_address,
+    }

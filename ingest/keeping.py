@@ -7,13 +7,14 @@ they do not overtake each other. What neither can keep is a 503.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
 
+from infra.streams.gathering import Told
+from infra.streams.prepared import Form, Prepared
 from ingest.appending import Appender
 from ingest.spool import Spool
 from schemas.errors import ConfigError, SpoolFull, SpoolUnavailable, StreamUnavailable
-from schemas.event import StreamEvent
+from schemas.event import Priority, StreamEvent
 from schemas.receipt import Receipt
 
 
@@ -51,25 +52,29 @@ class Keeper:
             self._note_down(self._stream.shard_of(events[0]), why=str(error))
             return await self._in_the_spool(events, spool=spool)
 
+    def form(self, tenant: str, source: str, *, priority: Priority) -> Form:
+        """To prepare events of that source for `begin`."""
+        return self._stream.form(tenant, source, priority=priority)
+
     @property
     def takes_at_once(self) -> bool:
         """Whether the log takes events, as far as is known: then `begin` may be called in the place of `keep`."""
         return not self._down and self._appender.watch.is_fit and (self._spool is None or self._spool.is_empty)
 
-    def begin(self, event: StreamEvent) -> asyncio.Future[Receipt]:
-        """Its append, on its way. What comes of it is told by `ended`, or else by `finish`."""
-        return self._stream.append(event)
+    def begin(self, event: Prepared, *, told: Told) -> None:
+        """Its append, on its way. What there is to do when it is told, `ended` says."""
+        self._stream.begin(event, told=told)
 
-    def ended(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> Receipt | None:
-        """The receipt of an append that is done; None where something is yet to be waited for."""
-        if appending.cancelled() or appending.exception() is not None or not self._appender.watch.is_proven:
-            return None
-        self._appender.note(event, receipt=appending.result())
-        return appending.result()
+    def ended(self, receipt: Receipt | None, *, tenant: str, source: str, event_type: str) -> bool:
+        """Whether what was told of an event that was begun is all there is to wait for; else `finish` it."""
+        if receipt is None or not self._appender.watch.is_proven:
+            return False
+        self._appender.note(receipt, tenant=tenant, source=source, event_type=event_type)
+        return True
 
-    async def finish(self, event: StreamEvent, *, appending: asyncio.Future[Receipt]) -> list[Receipt]:
-        """What `keep` would have returned; raises Unavailable."""
-        believed = self._appender.finish(event, appending=appending)
+    async def finish(self, event: StreamEvent, *, receipt: Receipt | None, error: BaseException | None) -> list[Receipt]:
+        """What `keep` would have returned of an event that was begun, and of which that was told; raises Unavailable."""
+        believed = self._appender.believed(event, receipt=receipt, error=error)
         return await (believed if self._spool is None else self._appended([event], appending=believed, spool=self._spool))
 
     async def _behind_others(self, events: Sequence[StreamEvent], *, shard: int, spool: Spool) -> list[Receipt]:

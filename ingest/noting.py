@@ -15,7 +15,6 @@ from infra.clock import Clock
 from infra.running.loops import BackOff, keep_running
 from infra.spools import Folder
 from infra.telemetry import Telemetry
-from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
 INTERVAL_MS = 1000
@@ -34,12 +33,11 @@ class Noting:
         self._highest: dict[Life, int] = {}
         self._accepted: dict[str, int] = {}
 
-    def note(self, event: StreamEvent, *, receipt: Receipt) -> None:
-        """The log has given the event a number."""
+    def note(self, receipt: Receipt, *, owner: str) -> None:
+        """The log has given an event of `<tenant>:<source>` a number."""
         life = (receipt.shard, receipt.stream, receipt.incarnation)
         if receipt.sequence > self._highest.get(life, 0):
             self._highest[life] = receipt.sequence
-        owner = f"{event.tenant_id}:{event.source}"
         self._accepted[owner] = self._accepted.get(owner, 0) + 1
 
     @asynccontextmanager

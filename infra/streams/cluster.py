@@ -82,6 +82,9 @@ class ClusterPipeline(Pipeline):
                 raise StreamUnavailable(f"slot {slot} of the log is moving to {redirection.node}")
         raise StreamUnavailable(f"the nodes of the log send slot {slot} to each other")
 
+    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> None:
+        """Never at once: where a slot is may have to be asked for."""
+
     async def _send_to(self, node: str, command: Sequence[Argument], *, generation: int | None, is_confirmed: bool) -> Any:
         try:
             return await self._pipeline_to(node).send(command, generation=generation, is_confirmed=is_confirmed)

@@ -9,19 +9,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from infra.clock import uuid_bytes, uuid_text
-from infra.streams.entries import further_fields, values_of
-from infra.streams.keys import EVENT_STREAMS
+from infra.clock import uuid_text
+from infra.streams.prepared import ID_BYTES, Prepared
 from infra.streams.scripts import Argument
-from infra.streams.seen import SeenWindow, bucket_of, digest_of, marker_of
-from schemas.event import Priority, StreamEvent
+from infra.streams.seen import SeenWindow
+from schemas.errors import StreamUnavailable
 from schemas.receipt import Receipt
 
 MOST_EVENTS = 8
 MOST_BYTES = 1024 * 1024
 """A server does nothing else while it takes a batch."""
-STREAM_NUMBERS = {Priority(name): number for number, name in enumerate(EVENT_STREAMS, start=1)}
-ID_BYTES = 16
+Told = Callable[[Receipt | None, BaseException | None], None]
+"""Who waits for an event hears its receipt, or why there is none; he must not raise."""
 Replies = tuple[str, list[Any]]
 """The incarnation that events were appended in, and what the script said of each."""
 
@@ -29,7 +28,7 @@ Replies = tuple[str, list[Any]]
 class Batch:
     """Events of one shard and window, rechecked or not, on their way into one call of `append.lua`."""
 
-    __slots__ = ("args", "events", "futures", "recheck", "shard", "size_bytes", "window")
+    __slots__ = ("args", "events", "recheck", "shard", "size_bytes", "waiting", "window")
 
     def __init__(self, shard: int, *, window: SeenWindow, recheck: bool) -> None:
         self.shard = shard
@@ -37,36 +36,38 @@ class Batch:
         self.recheck = recheck
         """Its events have waited somewhere: they come in the order in which they did, and the archive looks for them in its table."""
         self.args: list[Argument] = []
-        self.events: list[StreamEvent] = []
-        self.futures: list[asyncio.Future[Receipt]] = []
+        self.events: list[Prepared] = []
+        self.waiting: list[Told] = []
         self.size_bytes = 0
 
     @property
     def is_full(self) -> bool:
         return len(self.events) >= MOST_EVENTS or self.size_bytes >= MOST_BYTES
 
-    def add(self, event: StreamEvent) -> None:
-        """Encoded at once, while the event's bytes are at hand."""
-        further = further_fields(event)
-        self.args += (_head(event, further=len(further)), *values_of(event), *further)
+    def add(self, event: Prepared) -> None:
+        self.args += event.args
         self.events.append(event)
-        self.size_bytes += len(event.payload)
+        self.size_bytes += event.size_bytes
+
+    def tell(self, receipts: list[Receipt]) -> None:
+        for told, receipt in zip(self.waiting, receipts, strict=True):
+            told(receipt, None)
+
+    def fail(self, error: BaseException) -> None:
+        for told in self.waiting:
+            told(None, error)
 
     def settle(self, called: asyncio.Task[list[Receipt]]) -> None:
-        """Tells everybody who waits. Who gave up has cancelled his future; the event is there all the same."""
+        """Tells everybody what came of the call."""
         if called.cancelled():
-            for future in self.futures:
-                future.cancel()
+            self.fail(asyncio.CancelledError())
         elif (error := called.exception()) is not None:
-            for future in self.futures:
-                if not future.done():
-                    future.set_exception(error)
+            self.fail(error)
         else:
-            for future, receipt in zip(self.futures, called.result(), strict=False):  # none, where somebody else awaits the call
-                if not future.done():
-                    future.set_result(receipt)
+            self.tell(called.result())
 
     def receipts(self, incarnation: str, replies: list[Any]) -> list[Receipt]:
+        """Raises StreamUnavailable for a reply to another call; ValueError, TypeError or AttributeError for what makes no sense."""
         told, shard = zip(self.events, replies, strict=True), self.shard
         return [_receipt(event, reply, incarnation, shard) for event, reply in told]
 
@@ -78,20 +79,17 @@ class Gathering:
         self._send = send
         self._batches: dict[tuple[int, str, bool], Batch] = {}
 
-    def append(self, event: StreamEvent, *, shard: int, window: SeenWindow, recheck: bool) -> asyncio.Future[Receipt]:
-        """The future gets the receipt of the event, or the error of the call that it goes with."""
-        loop, name = asyncio.get_running_loop(), (shard, window.name, recheck)
+    def append(self, event: Prepared, *, recheck: bool, told: Told) -> None:
+        name = (event.shard, event.window.name, recheck)
         if not self._batches:
-            loop.call_soon(self.send)
+            asyncio.get_running_loop().call_soon(self.send)
         batch = self._batches.get(name)
         if batch is None:
-            batch = self._batches[name] = Batch(shard, window=window, recheck=recheck)
+            batch = self._batches[name] = Batch(event.shard, window=event.window, recheck=recheck)
         batch.add(event)
-        future: asyncio.Future[Receipt] = loop.create_future()
-        batch.futures.append(future)
+        batch.waiting.append(told)
         if batch.is_full:
             self._send(self._batches.pop(name))
-        return future
 
     def send(self) -> None:
         batches, self._batches = self._batches, {}
@@ -99,21 +97,32 @@ class Gathering:
             self._send(batch)
 
 
-def _head(event: StreamEvent, *, further: int) -> bytes:
-    marker = marker_of(event)
-    return b"%b%b%b%d%d%d" % (marker, uuid_bytes(event.id), digest_of(event), STREAM_NUMBERS[event.priority], further, bucket_of(marker))
+def promised(future: asyncio.Future[Receipt]) -> Told:
+    """Who awaits a future. One that gave up has cancelled it; the event is there all the same."""
+
+    def told(receipt: Receipt | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if isinstance(error, asyncio.CancelledError):
+            future.cancel()
+        elif error is not None:
+            future.set_exception(error)
+        elif receipt is not None:
+            future.set_result(receipt)
+
+    return told
 
 
-def _receipt(event: StreamEvent, reply: bytes | list[Any], incarnation: str, shard: int) -> Receipt:
-    """The id is the one that the server says it has appended: a reply to another call would show."""
+def _receipt(event: Prepared, reply: bytes | list[Any], incarnation: str, shard: int) -> Receipt:
     # In the order of its fields: by their names it would cost twice as much.
     if isinstance(reply, bytes):
+        if not event.is_meant(reply[:ID_BYTES]):
+            raise StreamUnavailable(f"the log did not answer about event {event.event_id}, but about another one")
         number, _, entry = reply[ID_BYTES:].partition(b"|")
-        place = event.priority.value, incarnation, entry.decode(), int(number)
-        return Receipt(uuid_text(reply[:ID_BYTES]), False, False, *place, False, shard)
+        return Receipt(event.event_id, False, False, event.stream, incarnation, entry.decode(), int(number), False, shard)
     if len(reply) == 4:
         event_id, entry_id, number, conflict = reply
-        place = event.priority.value, incarnation, entry_id.decode(), number
+        place = event.stream, incarnation, entry_id.decode(), number
         return Receipt(uuid_text(event_id), False, conflict == 1, *place, entry_id == b"", shard)
     first_id, stream, of_first, entry_id, _ = reply
     return Receipt(uuid_text(first_id), True, False, stream.decode(), of_first.decode(), entry_id.decode(), 0, entry_id == b"", shard)

@@ -62,10 +62,14 @@ class Lanes:
         """For all that is asked seldom."""
         return self._lanes[0].pipeline
 
+    def freest(self) -> Lane:
+        """The first that nobody waits on, so that one is enough for little traffic; else the one that fewest wait on."""
+        return min(self._lanes, key=_calls)
+
     @contextmanager
     def one(self, *, in_order: bool) -> Iterator[Lane]:
-        """The first that nobody waits on, so that one is enough for little traffic; else the one that fewest wait on."""
-        lane = self._lanes[0] if in_order else min(self._lanes, key=_calls)
+        """One to wait on, while it counts as waited on."""
+        lane = self._lanes[0] if in_order else self.freest()
         lane.calls += 1
         try:
             yield lane

@@ -52,6 +52,10 @@ class Pipeline(ABC):
         """
 
     @abstractmethod
+    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
+        """What `send` would await, of a command that is on its way; None where it would have to wait for something first."""
+
+    @abstractmethod
     async def close(self) -> None: ...
 
     async def call(self, *command: Argument) -> Any:
@@ -74,6 +78,13 @@ class Pipeline(ABC):
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
             reply = await self.send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation, is_confirmed=is_confirmed)
         return checked(reply)
+
+    def begin(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int) -> asyncio.Future[Any] | None:
+        """Begins what `run` does with `is_confirmed`; None where it would have to wait for something first.
+
+        Nobody has looked at the reply yet: where it is an error `run` has to be called after all, which knows what to do.
+        """
+        return self.sent(("EVALSHA", script(name).sha, len(keys), *keys, *args), generation=generation, is_confirmed=True)
 
 
 class ServerPipeline(Pipeline):
@@ -153,6 +164,12 @@ class ServerPipeline(Pipeline):
             await self.connect()
         wire = self._open_wire(generation)
         return self._heeded(await wire.send(command, is_confirmed=is_confirmed), wire=wire)
+
+    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
+        wire = self._wire
+        if wire is None or not wire.is_open or generation != self._generation:
+            return None
+        return wire.send(command, is_confirmed=is_confirmed)
 
     async def call_together(self, *commands: Sequence[Argument]) -> list[Any]:
         await self.connect()

@@ -18,6 +18,7 @@ from schemas.event import StreamEvent
 
 BUCKETS = 4096
 MARKER_BYTES = 12
+DIGEST_BYTES = 8
 PERIODS_IN_WINDOW = 4
 HOUR_MS = 3_600_000
 
@@ -33,7 +34,7 @@ def marker_of(event: StreamEvent) -> bytes:
 
 def digest_of(event: StreamEvent) -> bytes:
     """Eight bytes that stand for its body."""
-    return bytes.fromhex(event.body_sha256[:16])
+    return bytes.fromhex(event.body_sha256[: 2 * DIGEST_BYTES])
 
 
 def bucket_of(marker: bytes) -> int:

@@ -10,20 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from infra.clock import Clock
 from infra.settings import LogSettings
 from infra.streams.caps import mind_hard_cap
-from infra.streams.gathering import Batch, Gathering, Replies
+from infra.streams.gathering import Batch, Gathering, Replies, Told, promised
 from infra.streams.keys import Keys
-from infra.streams.lanes import Lanes
+from infra.streams.lanes import Lane, Lanes
+from infra.streams.prepared import Form, Prepared, prepare
 from infra.streams.quarantine import encode_request, size_of
 from infra.streams.scripts import Argument
 from infra.streams.seen import SeenWindow
 from schemas.errors import LogFull, StreamUnavailable
-from schemas.event import StreamEvent, to_epoch_ms
+from schemas.event import Priority, StreamEvent, to_epoch_ms
 from schemas.quarantined import QuarantinedRequest
 from schemas.receipt import Receipt
 
@@ -65,7 +68,21 @@ class EventStream:
         """
         if deliver_at is not None:
             return asyncio.ensure_future(self._schedule(event, deliver_at_ms=to_epoch_ms(deliver_at), recheck=recheck))
-        return self._gathering.append(event, shard=self._keys.shard_of(event), window=self._window_of(event), recheck=recheck)
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._gathering.append(self._prepared(event), recheck=recheck, told=promised(future))
+        return future
+
+    def begin(self, event: Prepared, *, told: Told) -> None:
+        """The same for who has prepared an event by its form, and is told without awaiting anything."""
+        self._gathering.append(event, recheck=False, told=told)
+
+    def form(self, tenant_id: str, source: str, *, priority: Priority) -> Form:
+        """For the events of a source whose bodies are not split."""
+        window = self._windows.get((tenant_id, source), self._window)
+        return Form(self._keys, tenant_id=tenant_id, source=source, priority=priority, window=window)
+
+    def _prepared(self, event: StreamEvent) -> Prepared:
+        return prepare(event, keys=self._keys, window=self._windows.get((event.tenant_id, event.source), self._window))
 
     async def _schedule(self, event: StreamEvent, *, deliver_at_ms: int, recheck: bool) -> Receipt:
         return (await self._append(self._batch_of([event], recheck=recheck), deliver_at_ms=deliver_at_ms))[0]
@@ -76,27 +93,66 @@ class EventStream:
         They have one tenant, source and priority, and are at most MOST_PARTS: a server does nothing else while it takes them.
         """
         self._gathering.send()  # They came before.
-        return await self._send(self._batch_of(events, recheck=recheck))
+        return await self._call(self._batch_of(events, recheck=recheck))
 
     def _batch_of(self, events: Sequence[StreamEvent], *, recheck: bool) -> Batch:
-        batch = Batch(self._keys.shard_of(events[0]), window=self._window_of(events[0]), recheck=recheck)
-        for event in events:
+        prepared = [self._prepared(event) for event in events]
+        batch = Batch(prepared[0].shard, window=prepared[0].window, recheck=recheck)
+        for event in prepared:
             batch.add(event)
         return batch
 
-    def _send(self, batch: Batch) -> asyncio.Task[list[Receipt]]:
+    def _send(self, batch: Batch) -> None:
+        # Events that have waited keep their order among calls that have to be repeated, too: their calls queue up behind each other.
+        if batch.recheck or not self._sends_at_once(batch):
+            self._call(batch).add_done_callback(batch.settle)
+
+    def _sends_at_once(self, batch: Batch) -> bool:
+        """Nearly always a connection is open and the incarnation known on it: then nothing has to be awaited before the reply."""
+        lane = self._lanes.freest()
+        known = lane.incarnations.known(batch.shard)
+        if known is None:
+            return False
+        incarnation, generation = known
+        args = [incarnation, *self._args_of(batch)]
+        call = lane.pipeline.begin("append", keys=self._places[batch.shard], args=args, generation=generation)
+        if call is None:
+            return False
+        lane.calls += 1
+        call.add_done_callback(partial(self._answered, batch, lane, incarnation))
+        return True
+
+    def _answered(self, batch: Batch, lane: Lane, incarnation: str, call: asyncio.Future[Any]) -> None:
+        lane.calls -= 1
+        if (failure := call.exception()) is not None:
+            batch.fail(failure)
+        elif type(reply := call.result()) is not list or reply[0] in (b"incarnation", b"full"):
+            # Nothing was appended: once more, the way that knows what to do then.
+            self._call(batch).add_done_callback(batch.settle)
+        else:
+            try:
+                receipts = batch.receipts(incarnation, reply)
+            except (StreamUnavailable, ValueError, TypeError, AttributeError) as error:
+                batch.fail(error)
+            else:
+                batch.tell(receipts)
+
+    def _call(self, batch: Batch) -> asyncio.Task[list[Receipt]]:
         call = asyncio.get_running_loop().create_task(self._append(batch))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
-        call.add_done_callback(batch.settle)
         return call
 
     async def _append(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Receipt]:
         """All of a batch or nothing of it; raises StreamUnavailable, LogFull."""
-        window, shard = batch.window, batch.shard
-        stems = window.stems(self._keys, shard=shard, now_ms=self._clock.now_ms())
-        args = [window.ttl_s, deliver_at_ms, int(batch.recheck), *stems, *batch.args]
+        args, shard = self._args_of(batch, deliver_at_ms=deliver_at_ms), batch.shard
         return batch.receipts(*await self._run("append", keys=self._places[shard], args=args, shard=shard, in_order=batch.recheck))
+
+    def _args_of(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Argument]:
+        """All but the incarnation."""
+        window = batch.window
+        stems = window.stems(self._keys, shard=batch.shard, now_ms=self._clock.now_ms())
+        return [window.ttl_s, deliver_at_ms, int(batch.recheck), *stems, *batch.args]
 
     async def quarantine(self, request: QuarantinedRequest, *, cap: int, cap_bytes: int) -> bool:
         """Keeps a refused request aside; false when its source has as many there as it may. Raises StreamUnavailable."""
@@ -132,9 +188,6 @@ class EventStream:
                 # Somebody saw the server restart before we did: begin again, with the same event id.
                 lane.incarnations.forget(shard)
         raise StreamUnavailable(f"shard {shard} of the log changes its incarnation faster than events can be appended")
-
-    def _window_of(self, event: StreamEvent) -> SeenWindow:
-        return self._windows.get((event.tenant_id, event.source), self._window) if self._windows else self._window
 
     async def alias(self, event: StreamEvent, *, first_id: str) -> None:
         """Records that an event whose id was given to its sender is an earlier one's duplicate; repeating is harmless."""

@@ -12,7 +12,6 @@ from infra.spools import Folder
 from infra.telemetry import Telemetry
 from ingest.noting import KEPT_MS, Noting, added
 from schemas.receipt import Receipt
-from tests.events import an_event
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path
         noting = Noting(folder, clock=Clock(), telemetry=telemetry)
         async with noting.running():
             for number in numbers:
-                noting.note(an_event(), receipt=a_receipt(number))
-            noting.note(an_event(), receipt=a_receipt(1, incarnation="b"))
+                noting.note(a_receipt(number), owner="demo:github")
+            noting.note(a_receipt(1, incarnation="b"), owner="demo:github")
 
     assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 5, (2, "default", "b"): 1}
     assert Acknowledged.read(folder).accepted == {"demo:github": 6}
@@ -41,13 +40,13 @@ async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path
 
 async def test_what_could_not_be_written_is_written_with_what_comes_next(home: Path, folder: Folder, telemetry: Telemetry) -> None:
     noting = Noting(folder, clock=Clock(), telemetry=telemetry)
-    noting.note(an_event(), receipt=a_receipt(7))
+    noting.note(a_receipt(7), owner="demo:github")
     (folder.path / "acknowledged.new").mkdir()
     with pytest.raises(OSError, match="directory"):
         await noting.write()
     (folder.path / "acknowledged.new").rmdir()
 
-    noting.note(an_event(), receipt=a_receipt(6))
+    noting.note(a_receipt(6), owner="demo:github")
     await noting.write()
 
     assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 7}

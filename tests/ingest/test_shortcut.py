@@ -14,6 +14,8 @@ import pytest
 from infra.clock import Clock
 from infra.running.direct import Arrived, Exchange
 from infra.settings import LogSettings, TelemetrySettings
+from infra.streams.gathering import Told
+from infra.streams.prepared import Prepared
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
@@ -145,13 +147,14 @@ async def test_spans_that_are_recorded_are_those_of_the_long_way(inside: Receive
     recording.shutdown()
 
 
-async def test_what_the_log_does_not_take_is_spooled_and_so_is_what_follows(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(event: StreamEvent, **_: object) -> asyncio.Future[None]:
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        failed.set_exception(StreamUnavailable(f"a test took the log away from {event.id}"))
-        return failed
+def refuse(event: Prepared, *, told: Told) -> None:
+    """What a log does that somebody took away."""
+    error = StreamUnavailable(f"a test took the log away from {event.event_id}")
+    asyncio.get_running_loop().call_soon(told, None, error)
 
-    monkeypatch.setattr(inside.keeper._stream, "append", append)
+
+async def test_what_the_log_does_not_take_is_spooled_and_so_is_what_follows(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside.keeper._stream, "begin", refuse)
     app = App(inside)
 
     clients = [await answered(app, arrived()), await answered(app, arrived())]
@@ -164,9 +167,7 @@ async def test_what_the_log_does_not_take_is_spooled_and_so_is_what_follows(insi
 async def test_without_a_spool_a_log_that_fails_is_503(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     without = Keeper(inside.keeper._appender, spool=None)
     app = App(replace(inside, keeper=without))
-    refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    refusal.set_exception(StreamUnavailable("a test took the log away"))
-    monkeypatch.setattr(without._stream, "append", lambda _event: refusal)
+    monkeypatch.setattr(without._stream, "begin", refuse)
 
     client = await answered(app, arrived())
 

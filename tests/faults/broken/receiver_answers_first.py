@@ -8,21 +8,33 @@ from __future__ import annotations
 import asyncio
 
 from infra.running.cli import run
+from infra.streams.gathering import Told
+from infra.streams.prepared import Prepared
 from infra.streams.stream import EventStream
 from ingest.child import cli
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
-really_append = EventStream.append
+really_append, really_begin = EventStream.append, EventStream.begin
+
+
+def untrue_receipt(event_id: str) -> Receipt:
+    return Receipt(event_id, duplicate=False, conflict=False, stream="default", incarnation="", entry_id="", sequence=0)
 
 
 def append_later(stream: EventStream, event: StreamEvent, *, recheck: bool = False) -> asyncio.Future[Receipt]:
     really_append(stream, event, recheck=recheck).add_done_callback(lambda done: done.cancelled() or done.exception())
     answered: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-    answered.set_result(Receipt(event.id, duplicate=False, conflict=False, stream="default", incarnation="", entry_id="", sequence=0))
+    answered.set_result(untrue_receipt(event.id))
     return answered
+
+
+def begin_and_tell(stream: EventStream, event: Prepared, *, told: Told) -> None:
+    really_begin(stream, event, told=lambda *_: None)
+    asyncio.get_running_loop().call_soon(told, untrue_receipt(event.event_id), None)
 
 
 if __name__ == "__main__":
     EventStream.append = append_later  # type: ignore[assignment, method-assign]
+    EventStream.begin = begin_and_tell  # type: ignore[assignment, method-assign]
     run(cli)
