@@ -68,7 +68,11 @@ def content_of(scheme: Scheme, *, request: Request) -> object:
     """The body as a value: JSON, or the fields of a form; None when it is neither and need not be."""
     if not scheme.reads_body:
         return None
-    content = _form_content(scheme, request=request) if scheme.form_field and request.is_form else request.content
+    if scheme.form_field and request.is_form:
+        content = _form_content(scheme, request=request)
+    else:
+        # Who demands JSON is not content with a form: nearly every text is one, also what `sign-token` signs for anybody.
+        content = request.json if scheme.demands_json else request.content
     if scheme.demands_json and not isinstance(content, list | dict if scheme.is_batch else dict):
         wanted = "array or object" if scheme.is_batch else "object"
         raise MalformedRequest(f"the body is no JSON {wanted}, and scheme {scheme.name} sends nothing else")

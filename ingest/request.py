@@ -45,11 +45,25 @@ class Request:
             self._content = self._read()
         return self._content
 
+    @property
+    def json(self) -> object:
+        """The body's JSON, whatever a header calls it: headers are not signed. None when it is none."""
+        return self.content if not self.is_form else _parsed(self.body)
+
     def _read(self) -> object:
+        if not self.is_form:
+            return _parsed(self.body)
         try:
-            return dict(form_fields(self.body)) if self.is_form else parse(self.body)
+            return dict(form_fields(self.body))
         except ValueError:
             return None
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return parse(body)
+    except ValueError:
+        return None
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:

@@ -60,7 +60,7 @@ def _slices(request: Request, *, plain: Request) -> list[Slice]:
 
 
 def _part(source: Source, *, plain: Request, whole: Description, cut: Slice, part: Part) -> Piece:
-    content = plain.content
+    content = plain.json
     item = content[part.number - 1] if isinstance(content, list) else None
     described = describe_item(source.scheme, request=plain, item=item, whole=whole, number=part.number)
     flags = () if source.schemas is None else source.schemas.flags_for(item, event_type=described.event_type)

@@ -128,6 +128,20 @@ def test_a_generic_source_that_demands_json_refuses_the_rest() -> None:
         described_as(replace(PLAIN, demands_json=True), headers=headers(), body=b"<xml/>")
 
 
+@pytest.mark.parametrize("body", [b"forged=true", b"12345", b""])
+def test_calling_a_body_a_form_does_not_make_json_of_it(body: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        described_as(replace(PLAIN, demands_json=True), headers=headers(content_type="application/x-www-form-urlencoded"), body=body)
+
+
+def test_json_that_is_called_a_form_is_read_as_json_where_json_is_demanded() -> None:
+    scheme = replace(PLAIN, demands_json=True, repository="customer")
+
+    described = described_as(scheme, headers=headers(content_type="application/x-www-form-urlencoded"), body=b'{"customer": "c-1"}')
+
+    assert described.repository == "c-1"
+
+
 def test_only_headers_on_the_allow_list_are_kept() -> None:
     given_headers = headers(
         authorization="Bearer x",

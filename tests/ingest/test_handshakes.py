@@ -186,10 +186,13 @@ def test_a_crc_token_that_could_be_a_body_is_not_signed(receiver: RunningReceive
     assert ask(receiver, "twitter", urlencode({"crc_token": token})).code == "malformed_request"
 
 
-def test_what_was_signed_for_a_token_is_no_signature_of_a_request(receiver: RunningReceiver) -> None:
-    signature = ask(receiver, "twitter", "crc_token=12345").json["response_token"]
+@pytest.mark.parametrize("content_type", ["", "application/json", "application/x-www-form-urlencoded"])
+@pytest.mark.parametrize("token", ["12345", "forged=true"])
+def test_what_was_signed_for_a_token_is_no_signature_of_a_request(receiver: RunningReceiver, token: str, content_type: str) -> None:
+    signature = ask(receiver, "twitter", urlencode({"crc_token": token})).json["response_token"]
 
-    answer = post(receiver.port, body=b"12345", headers={"x-twitter-webhooks-signature": signature}, path="/hooks/demo/twitter")
+    headers = {"x-twitter-webhooks-signature": signature, "content-type": content_type}
+    answer = post(receiver.port, body=token.encode(), headers=headers, path="/hooks/demo/twitter")
 
     assert (answer.status, answer.code) == (400, "malformed_request")
 
