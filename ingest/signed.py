@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qs, urlsplit
 
 from ingest.given import Given
-from ingest.request import Request, form_fields, member_of
+from ingest.request import Request, form_fields, member_of, text_at
 from ingest.scheme import BODY_ONLY, Part, Scheme
 from schemas.errors import BadSignature
 
@@ -20,6 +20,9 @@ STANDARD_PORTS = {"https": 443, "http": 80}
 BODY_HASH = "bodySHA256"
 NOTIFIED = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 CONFIRMED = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+# Nothing else may stand under `Type`. It comes last and the topic before it, so what is signed ends in a line that only Amazon writes; of
+# a type with lines of its own, a stranger's message could make up the topic and all that stands before it.
+TYPES = {"Notification": NOTIFIED, "SubscriptionConfirmation": CONFIRMED, "UnsubscribeConfirmation": CONFIRMED}
 # The escapes that HubSpot undoes before it signs, and no others.
 _plain = re.compile(r"%(3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)", re.IGNORECASE)
 
@@ -83,7 +86,9 @@ def _form(request: Request) -> bytes:
 
 def _notification(request: Request) -> bytes:
     content = request.content
-    names = NOTIFIED if member_of(content, "Type") == "Notification" else CONFIRMED
+    names = TYPES.get(text_at(content, "Type"))
+    if names is None:
+        raise BadSignature(f"the Type of the message is none of {', '.join(TYPES)}")
     found = {name: member_of(content, name) for name in names}
     lines = [f"{name}\n{value}\n" for name, value in found.items() if isinstance(value, str)]
     if [name for name in names if not isinstance(found[name], str) and name != "Subject"]:

@@ -256,6 +256,26 @@ async def test_a_signed_confirmation_of_a_named_topic_is_stored_and_confirmed(ho
     assert stored == [b"sns.SubscriptionConfirmation"]
 
 
+async def test_a_message_of_a_strangers_topic_cannot_be_divided_into_one_of_ours(
+    home: Path, log: LogSettings, telemetry: Telemetry
+) -> None:
+    """Amazon signs lines, and a stranger writes as many of them as it likes into the message of its own topic."""
+    key, pem = certificate("sns.amazonaws.com")
+    claimed = {**CONFIRMATION, "Message": "forged", "Type": "x"}
+    lines = "".join(f"{name}\n{claimed[name]}\n" for name in SIGNED)
+    message = lines.removeprefix("Message\n").removesuffix("\n")
+    genuine = f"Message\n{message}\nMessageId\n1\nTimestamp\n2\nTopicArn\n{OTHER}\nType\nNotification\n"
+    signature = base64.b64encode(key.sign(genuine.encode(), padding.PKCS1v15(), hashes.SHA256())).decode()
+    forged = {**claimed, "Type": genuine.removeprefix(lines.removesuffix("x\n")).removesuffix("\n"), "Signature": signature}
+
+    app, stream = app_with(home, log=log, pem=pem, telemetry=telemetry, confirmations=Confirmations(telemetry.log))
+    status = await posted(app, orjson.dumps(forged))
+    await stream.close()
+
+    assert "".join(f"{name}\n{forged[name]}\n" for name in SIGNED) == genuine
+    assert status == 401
+
+
 def app_with(home: Path, *, log: LogSettings, pem: bytes, telemetry: Telemetry, confirmations: Confirmations) -> tuple[App, EventStream]:
     source = {"scheme": "aws-sns", "secrets": ["file:secrets/sns"], "topics": [TOPIC], "confirm_subscriptions": True}
     write_home(home, log=log, tenants={"demo": {"sources": {"sns": source}}})
