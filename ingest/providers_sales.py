@@ -83,12 +83,14 @@ HUBSPOT = Scheme(
 HUBSPOT_V2 = replace(
     HUBSPOT,
     name="hubspot-v2",
-    documentation="HubSpot's second version: a hash, no HMAC, and without a time. Needs `public_url`; prefer `hubspot`.",
+    documentation="HubSpot's second version, as the first with the address in front of the body. Needs `public_url`; prefer `hubspot`.",
     signature=Header("x-hubspot-signature"),
     encoding="hex",
     algorithm="sha256-plain",
     timestamp=None,
     signed=(Part.METHOD, Part.URL, Part.BODY),
+    # A plain hash can be carried on without the secret, behind bytes that are in no JSON.
+    demands_json=True,
 )
 
 HUBSPOT_V1 = replace(
@@ -96,7 +98,6 @@ HUBSPOT_V1 = replace(
     name="hubspot-v1",
     documentation="HubSpot's first version: a hash that can be carried on past the end of the body, so only JSON passes. Prefer `hubspot`.",
     signed=BODY_ONLY,
-    demands_json=True,
 )
 
 ZENDESK = Scheme(

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ingest.describe import describe
 from ingest.headers import Headers
 from ingest.keys import Key, prepare
 from ingest.providers_messages import SLACK, TWILIO
@@ -19,7 +20,7 @@ from ingest.request import Request
 from ingest.scheme import Header, Scheme
 from ingest.schemes import GENERIC, GITHUB, SCHEMES
 from ingest.signatures import sign, verify
-from schemas.errors import BadSignature, ConfigError
+from schemas.errors import BadSignature, ConfigError, MalformedRequest
 from tests.ingest.vectors import FOLDER, Vector, vectors_of
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -243,3 +244,19 @@ def test_a_token_in_the_body_that_is_no_json_is_a_bad_signature() -> None:
     for body in (b"", b"[]", b"{", b"\xff", b'{"signature": "x"}', json.dumps({"signature": {"signature": ["x"]}}).encode()):
         with pytest.raises(BadSignature):
             verified(SCHEMES["mailgun"], body=body)
+
+
+@pytest.mark.parametrize("scheme", [one for one in SCHEMES.values() if one.algorithm == "sha256-plain"], ids=lambda scheme: scheme.name)
+def test_a_plain_hash_that_was_carried_on_past_its_end_is_verified_and_refused(scheme: Scheme) -> None:
+    """Whoever saw one request can hash on from its digest without the secret, but only behind the padding of SHA-256."""
+    secret, url, body = "a-secret-of-hubspots-length", "https://example.com/hook", b'[{"eventId": 1}]'
+    before = secret.encode() + (b"POST" + url.encode() if scheme.is_url_bound else b"") + body
+    padding = b"\x80" + bytes(-(len(before) + 9) % 64) + (8 * len(before)).to_bytes(8, "big")
+    longer = body + padding + b',{"eventId": 2}]'
+    digest = hashlib.sha256(before + padding + b',{"eventId": 2}]').hexdigest()
+
+    for content_type in ("application/json", "application/x-www-form-urlencoded", "text/plain"):
+        carried_on = request(("x-hubspot-signature", digest), ("content-type", content_type), body=longer, public_url=url)
+        assert verify(scheme, request=carried_on, secrets=[key(scheme, secret)], now=NOW).key_id
+        with pytest.raises(MalformedRequest):
+            describe(scheme, request=carried_on)
