@@ -67,6 +67,7 @@ BITBUCKET = Scheme(
 JIRA = Scheme(
     name="jira",
     documentation="Atlassian's page on webhooks with a secret. Apps made with Connect send a JWT instead, which is not verified here.",
+    confirmed=True,
     signature=Header("x-hub-signature"),
     prefix="sha256=",
     namespace="jira",

@@ -39,7 +39,8 @@ TWILIO = Scheme(
 
 MAILGUN = Scheme(
     name="mailgun",
-    documentation="Mailgun's page on securing webhooks. Only time and token are signed: another body under one token is flagged.",
+    documentation="The tests of Mailgun's libraries. Only time and token are signed: another body under one token is flagged.",
+    confirmed=True,
     signature=Member("signature.signature"),
     timestamp=Member("signature.timestamp"),
     signed=(Part.TIMESTAMP, Part.ID),

@@ -8,7 +8,8 @@ from ingest.scheme import BODY_ONLY, Digest, Header, Item, Items, Member, Part, 
 
 STRIPE = Scheme(
     name="stripe",
-    documentation="Stripe's page on webhook signatures. `v0` is for Stripe's tests, and is never looked at.",
+    documentation="The tests of Stripe's libraries. `v0` is for Stripe's tests, and is never looked at.",
+    confirmed=True,
     signature=Header("stripe-signature"),
     items=Items(separator=",", wanted="v1"),
     timestamp=Item("t"),

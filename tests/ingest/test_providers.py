@@ -27,7 +27,7 @@ DESCRIBED = {
     "intercom": ("intercom.conversation.user.created", "notif_1", "1"),
     "jira": ("jira.jira:issue_updated", "a-1", "HOOK-1"),
     "linear": ("linear.Comment.create", "234d1a4e-b617-4388-90fe-adc3633d6b72", "2174add1-f7c8-44e3-bbf3-2d60b5ea8bc9"),
-    "mailgun": ("mailgun.delivered", "b2f0f5f4d3a94c6f9d1c0e7a8b6a5d4c3b2a1908", "a@example.com"),
+    "mailgun": ("mailgun.opened", "5egbgr1vjgqxtrnp65xfznchgdccwh5d6i09vijq", "b@example.com"),
     "meta": ("meta.whatsapp_business_account.messages", "fffa2bbb863cdbc90410e2ba11fb91e9ce91bddc", "8856996819413533"),
     "pagerduty": ("pagerduty.incident.priority_updated", "w-1", "PGR0VU2"),
     "sendgrid": ("sendgrid.batch", "ef3e4606385ea6adbc55fceb6117cf2784040cf1", ""),
@@ -35,7 +35,7 @@ DESCRIBED = {
     "slack": ("slack.received", "398738663015.47445629121.803a0bc887a14d1", "T1DC2JH3J"),
     "square": ("square.webhooks.test_notification", "ac3ac95b-f97d-458c-a6e6-18981597e05f", "MLEFBHHSJGVHD"),
     "standard-webhooks": ("vector.received", "msg_p5jXN8AQM9LWM0D4loKWxJek", ""),
-    "stripe": ("stripe.invoice.paid", "evt_1", "in_1"),
+    "stripe": ("stripe.customer.created", "evt_123", "cus_123"),
     "svix": ("vector.received", "msg_p5jXN8AQM9LWM0D4loKWxJek", ""),
     "twilio": ("twilio.received", "7ff5f5e8aa2f59e9e4958d3779bcfedc75baf446", ""),
     "typeform": ("typeform.form_response", "e-1", "lT4Z3j"),
@@ -48,7 +48,8 @@ LONGEST = 40
 
 @pytest.mark.parametrize(("scheme", "expected"), DESCRIBED.items(), ids=DESCRIBED)
 def test_a_request_is_described_by_type_delivery_and_subject(scheme: str, expected: tuple[str, str, str]) -> None:
-    vector = vectors_of(FOLDER / f"{scheme}.json")[0]
+    # Of a scheme whose published body says nothing, its second vector.
+    vector = vectors_of(FOLDER / f"{scheme}.json")[1 if scheme == "jira" else 0]
 
     described = describe(vector.scheme, request=vector.request)
 
