@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from ingest.json_body import parse
 from ingest.request import Request, member_of, text_at
-from ingest.scheme import Digest, Header, Member, Place, Scheme
+from ingest.scheme import Digest, Header, Member, Place, Scheme, Within
 from schemas.errors import MalformedRequest
 
 LONGEST_NAME = 512
@@ -54,7 +54,7 @@ def describe_item(scheme: Scheme, *, request: Request, item: object, whole: Desc
 
     Its delivery id is its own; else that of the batch, with the item's number. Items have no ordering key.
     """
-    named = (text_at(item, place.path) for place in scheme.delivery_id if isinstance(place, Member))
+    named = (_text(place, request=None, content=item) for place in scheme.delivery_id if not isinstance(place, Digest))
     numbered = f"{whole.delivery_id}#{number}" if whole.delivery_id else ""
     return whole._replace(
         event_type=event_type(scheme, request=request, content=item),
@@ -113,17 +113,27 @@ def _first(places: tuple[Place, ...], *, scheme: Scheme, request: Request, conte
     """The first fitting text; raises MalformedRequest where there is none, though it could only stand in headers."""
     is_demanded = bool(places)
     for place in places:
-        if isinstance(place, Header):
-            text = request.headers.one(place.name)
-        elif isinstance(place, Member):
-            text, is_demanded = text_at(content, place.path), False
-        else:
+        if isinstance(place, Digest):
             return _digest(request, scheme=scheme, timestamped=place.timestamped)
+        text = _text(place, request=request, content=content)
+        is_demanded = is_demanded and isinstance(place, Header)
         if fits(text):
             return text
     if is_demanded:
         raise MalformedRequest(f"{places[0]} is missing, or is not what it is for")
     return ""
+
+
+def _text(place: Header | Member | Within, *, request: Request | None, content: object) -> str:
+    """What stands there; without a request, only what stands in the body."""
+    if isinstance(place, Header):
+        return request.headers.one(place.name) if request else ""
+    if isinstance(place, Member):
+        return text_at(content, place.path)
+    both = [_text(part, request=request, content=content) for part in (place.giver, place.name)]
+    # Each one is hashed by itself, so that no end of one can be the beginning of the other.
+    digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in both]
+    return hashlib.sha256(b"".join(digests)).hexdigest() if all(both) else ""
 
 
 def _digest(request: Request, *, scheme: Scheme, timestamped: bool) -> str:

@@ -18,7 +18,7 @@ import orjson
 from ingest.headers import Headers
 from ingest.request import Request
 from ingest.samples import content_type, split_type
-from ingest.scheme import Header
+from ingest.scheme import Header, parts_of
 from ingest.signatures import Signed, sign
 from ingest.sources import Source
 from schemas.errors import ConfigError, Unavailable
@@ -46,7 +46,7 @@ def sign_post(source: Source, *, event_type: str, body: bytes, now: datetime) ->
     for place in scheme.event_type:
         if isinstance(place, Header):
             headers[place.name] = _header_value(split_type(event_type, scheme=scheme)[0])
-    for place in scheme.delivery_id:
+    for place in parts_of(scheme.delivery_id):
         if isinstance(place, Header):
             headers[place.name] = str(uuid.uuid4())
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]

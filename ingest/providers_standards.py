@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.scheme import Digest, Header, Items, Member, Part, Scheme
+from ingest.scheme import Digest, Header, Items, Member, Part, Scheme, Within
 
 STANDARD_WEBHOOKS = Scheme(
     name="standard-webhooks",
@@ -70,7 +70,7 @@ CLOUDEVENTS = Scheme(
     prefix="Bearer ",
     algorithm="token",
     event_type=(Header("ce-type"), Member("type")),
-    delivery_id=(Header("ce-id"), Member("id"), Digest()),
+    delivery_id=(Within(Header("ce-source"), Header("ce-id")), Within(Member("source"), Member("id")), Digest()),
     repository="subject",
     stored_headers=("ce-",),
     handshake="allow-origin",

@@ -5,6 +5,7 @@ The engine (`signatures.py`, and what it is made of) and `describe.py` do what a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -96,7 +97,24 @@ class Digest:
         return "hash of timestamp and body" if self.timestamped else "hash of body"
 
 
-Place = Header | Member | Digest
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A name that others may give, too: the hash of it and of who gave it, where both stand there."""
+
+    giver: Header | Member
+    name: Header | Member
+
+    def __str__(self) -> str:
+        return f"hash of {self.giver} and {self.name}"
+
+
+Place = Header | Member | Digest | Within
+
+
+def parts_of(places: Sequence[Place]) -> list[Header | Member]:
+    """Where something stands, of all these places."""
+    within = [part for place in places if isinstance(place, Within) for part in (place.giver, place.name)]
+    return [*(place for place in places if isinstance(place, Header | Member)), *within]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +185,7 @@ class Scheme:
     @cached_property
     def reads_body(self) -> bool:
         """Whether anything but the stored bytes depends on what the body says."""
-        places = (*self.event_type, *self.delivery_id)
+        places = parts_of((*self.event_type, *self.delivery_id))
         return bool(self.demands_json or self.repository or self.key or self.action or any(isinstance(place, Member) for place in places))
 
     @cached_property
@@ -193,5 +211,5 @@ class Scheme:
     @cached_property
     def kept_headers(self) -> frozenset[str]:
         """The headers that are stored by their names."""
-        places = (*self.event_type, *self.delivery_id)
+        places = parts_of((*self.event_type, *self.delivery_id))
         return frozenset({"content-type", "content-encoding", "user-agent", *(place.name for place in places if isinstance(place, Header))})

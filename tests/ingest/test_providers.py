@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from ingest.describe import describe
+from ingest.describe import describe, describe_item
 from ingest.headers import Headers
 from ingest.request import Request
 from ingest.schemes import SCHEMES
@@ -19,7 +20,7 @@ DESCRIBED = {
         "arn:aws:sns:us-east-2:295079676684:publish-and-verify-62674b1d-4295-426b-88e7-5fb75652a04e",
     ),
     "bitbucket": ("bitbucket.repo:push", "r-1", ""),
-    "cloudevents": ("vector.com.example.created", "c-1", ""),
+    "cloudevents": ("vector.com.example.created", "361338fa18fbce37bdd9d32b8f90ad398560b7bb", ""),
     "discord": ("discord.APPLICATION_AUTHORIZED", "087c99cb73d262597eb63c376c86fdf012eef50c", "1234560123453231555"),
     "gitlab": ("gitlab.push", "13792a34-cac6-4fda-95a8-c58e00a3954e", "octo/hello"),
     "gitlab-token": ("gitlab.push", "13792a34-cac6-4fda-95a8-c58e00a3954e", "octo/hello"),
@@ -89,3 +90,33 @@ def test_of_a_sender_without_delivery_ids_the_same_bytes_are_one_delivery() -> N
 
     assert describe(zoom.scheme, request=again.request).delivery_id == describe(zoom.scheme, request=zoom.request).delivery_id
     assert describe(discord.scheme, request=later.request).delivery_id != describe(discord.scheme, request=discord.request).delivery_id
+
+
+def cloudevent(*, source: str, name: str, in_headers: bool) -> Request:
+    """As it is sent in headers around its data, or whole."""
+    if in_headers:
+        return Request(Headers([(b"ce-source", source.encode()), (b"ce-id", name.encode()), (b"ce-type", b"t")]), b"{}")
+    return Request(Headers([]), json.dumps({"source": source, "id": name, "type": "t"}).encode())
+
+
+@pytest.mark.parametrize("in_headers", [True, False])
+def test_a_cloudevent_is_named_by_its_source_and_its_id(in_headers: bool) -> None:
+    named = [("/a", "1"), ("/b", "1"), ("/a", "2"), ("/a1", ""), ("/", "a1"), ("/a", "1")]
+
+    *ids, again = [
+        describe(SCHEMES["cloudevents"], request=cloudevent(source=source, name=name, in_headers=in_headers)).delivery_id
+        for source, name in named
+    ]
+
+    assert len(set(ids)) == len(ids)
+    assert again == ids[0]
+
+
+def test_cloudevents_in_a_batch_are_named_the_same_as_alone() -> None:
+    scheme = replace(SCHEMES["cloudevents"], is_batch=True)
+    alone = cloudevent(source="/a", name="1", in_headers=False)
+    batch = Request(Headers([]), b"[%b]" % alone.body)
+
+    item = describe_item(scheme, request=batch, item=json.loads(alone.body), whole=describe(scheme, request=batch), number=1)
+
+    assert item.delivery_id == describe(scheme, request=alone).delivery_id
