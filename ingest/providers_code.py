@@ -32,7 +32,8 @@ GITLAB_TOKEN = Scheme(
     algorithm="token",
     namespace="gitlab",
     event_type=(Member("object_kind"), Member("event_name")),
-    delivery_id=(Header("x-gitlab-event-uuid"),),
+    # The UUID is that of the action that caused events, and a new one when they are sent again; older instances have only that.
+    delivery_id=(Header("idempotency-key"), Header("x-gitlab-event-uuid")),
     repository="project.path_with_namespace",
     key="project.path_with_namespace",
     stored_headers=("x-gitlab-event", "x-gitlab-instance", "x-gitlab-webhook-uuid"),

@@ -120,3 +120,12 @@ def test_cloudevents_in_a_batch_are_named_the_same_as_alone() -> None:
     item = describe_item(scheme, request=batch, item=json.loads(alone.body), whole=describe(scheme, request=batch), number=1)
 
     assert item.delivery_id == describe(scheme, request=alone).delivery_id
+
+
+def test_a_repeated_delivery_of_gitlab_is_known_by_its_idempotency_key() -> None:
+    """The UUID is another one when an event is sent again, and the same for all that one action caused."""
+    (vector,) = vectors_of(FOLDER / "gitlab-token.json")
+    first = vector.with_header("idempotency-key", "i-1")
+    again = first.with_header("x-gitlab-event-uuid", "another")
+
+    assert describe(vector.scheme, request=first.request).delivery_id == describe(vector.scheme, request=again.request).delivery_id == "i-1"
