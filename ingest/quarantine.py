@@ -132,5 +132,7 @@ class Quarantine:
 def kept_headers(scheme: Scheme, *, headers: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The headers without those that carry a secret, and the names of these. Pure."""
     shown = {scheme.signature.name} if scheme.algorithm == "token" and isinstance(scheme.signature, Header) else set()
-    removed = {name for name in headers if name in shown or (SECRET_NAME.search(name) and name not in scheme.proof_headers)}
+    # Some that prove or name a delivery are called tokens, too (Twilio's); an event would have them as well.
+    known = {*scheme.proof_headers, *scheme.kept_headers} - shown
+    removed = {name for name in headers if name in shown or (SECRET_NAME.search(name) and name not in known)}
     return {name: value for name, value in headers.items() if name not in removed}, tuple(sorted(removed))

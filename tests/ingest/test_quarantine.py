@@ -19,6 +19,7 @@ from infra.telemetry import Telemetry
 from ingest.headers import Headers
 from ingest.quarantine import MOST_WAITING, Quarantine, kept_headers
 from ingest.request import Request
+from ingest.scheme import Scheme
 from ingest.schemes import SCHEMES
 from ingest.sources import Source, Sources
 from schemas.errors import BadSignature, BodyTooLarge, Refused
@@ -81,6 +82,14 @@ def test_of_every_scheme_the_proof_is_kept_unless_it_is_the_secret_itself(scheme
 
     assert kept == names
     assert removed == (() if shown in names or not shown else (shown,))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
+def test_of_every_scheme_the_headers_are_kept_that_name_a_delivery_and_its_type(scheme: Scheme) -> None:
+    """Else a request that is released and one that its sender repeats would be two events."""
+    names = dict.fromkeys(scheme.kept_headers, "x")
+
+    assert kept_headers(scheme, headers=names) == (names, ())
 
 
 async def test_a_refused_request_is_brought_to_the_log(log: LogSettings, home: Path, telemetry: Telemetry, source: Source) -> None:
