@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from infra.settings import Settings, check_name, did_you_mean, read_secret
 from ingest.answering import Answering
@@ -116,7 +117,18 @@ def _public_url(given: SourceSettings, *, scheme: Scheme, at: str) -> str:
         raise ConfigError(
             f"{at}.public_url is missing: scheme {scheme.name} signs the address that it posts to, and this receiver cannot know it"
         )
+    if given.public_url and not _is_address(given.public_url):
+        raise ConfigError(f"{at}.public_url={given.public_url} is no address: its host or its port is none; nothing would verify")
     return given.public_url or ""
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # Only a look at the port finds out whether it is one.
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def scheme_of(given: SourceSettings, *, name: str, at: str) -> Scheme:

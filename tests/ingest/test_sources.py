@@ -87,6 +87,10 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
         pytest.param({**GITHUB, "scheme": "twilio"}, r"hook\.public_url is missing.*signs the address", id="no address"),
         pytest.param({**GITHUB, "public_url": "hooks.example.com"}, r"hook\.public_url is wrong", id="no address at all"),
         pytest.param({**GITHUB, "public_url": "https://h/x?a=1"}, r"hook\.public_url is wrong", id="an address with a query"),
+        pytest.param({**GITHUB, "public_url": "https://h:99999/x"}, r"hook\.public_url=https://h:99999/x is no address", id="no port"),
+        pytest.param({**GITHUB, "public_url": "https://h:port/x"}, r"hook\.public_url=https://h:port/x is no address", id="no number"),
+        pytest.param({**GITHUB, "public_url": "https://[::1/x"}, r"hook\.public_url=https://\[::1/x is no address", id="half an address"),
+        pytest.param({**GITHUB, "public_url": "https:///x"}, r"hook\.public_url=https:///x is no address", id="no host"),
         pytest.param({**GITHUB, "scheme": "discord"}, r"hook\.secrets\[0\].*Ed25519 public key of 64 hex digits", id="no public key"),
         pytest.param({**GITHUB, "scheme": "aws-sns"}, r"hook\.topics is missing.*everybody's topics would be believed", id="no topics"),
         pytest.param(
