@@ -45,7 +45,7 @@ class Certificates(Sequence[Key]):
 
     async def obtain(self, request: Request, *, now: datetime) -> None:
         """Has the certificate that the request names; raises BadSignature when there is none, Unavailable when Amazon does not answer."""
-        address = text_at(request.content, ADDRESS)
+        address = text_at(request.json, ADDRESS)
         if not is_amazons(address):
             raise BadSignature(f"{ADDRESS} is no address of Amazon's certificates")
         if self._has(address, now=now):

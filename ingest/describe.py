@@ -68,25 +68,36 @@ def content_of(scheme: Scheme, *, request: Request) -> object:
     """The body as a value: JSON, or the fields of a form; None when it is neither and need not be."""
     if not scheme.reads_body:
         return None
-    if scheme.form_field and request.is_form:
-        content = _form_content(scheme, request=request)
-    else:
-        # Who demands JSON is not content with a form: nearly every text is one, also what `sign-token` signs for anybody.
-        content = request.json if scheme.demands_json else request.content
+    content = _content(scheme, request=request)
     if scheme.demands_json and not isinstance(content, list | dict if scheme.is_batch else dict):
         wanted = "array or object" if scheme.is_batch else "object"
         raise MalformedRequest(f"the body is no JSON {wanted}, and scheme {scheme.name} sends nothing else")
     return content
 
 
-def _form_content(scheme: Scheme, *, request: Request) -> object:
-    """The JSON in the one field of a form that holds it; where the scheme sends other forms too, their fields."""
+def _content(scheme: Scheme, *, request: Request) -> object:
+    """By the scheme, and by Content-Type only where a body under another one is refused.
+
+    Nobody signs that header. A request that is sent again under another one would have another delivery id, and what `sign-token` signs
+    for anybody would be a form.
+    """
+    if scheme.is_form:
+        return request.fields if request.is_form else request.json
+    if scheme.form_field and scheme.demands_json:
+        return _in_field(scheme.form_field, request=request) if request.is_form else request.json
+    if scheme.form_field and request.json is None:
+        return _in_field(scheme.form_field, request=request) or request.fields
+    return request.json
+
+
+def _in_field(name: str, *, request: Request) -> object:
+    """The JSON in the one field of a form that holds it."""
     try:
         fields = parse_qs(request.body.decode("ascii"), strict_parsing=True, errors="strict", max_num_fields=16)
-        (value,) = fields.get(scheme.form_field, [])
+        (value,) = fields.get(name, [])
         return parse(value)
     except ValueError:
-        return None if scheme.demands_json else request.content
+        return None
 
 
 def event_type(scheme: Scheme, *, request: Request, content: object) -> str:

@@ -78,7 +78,7 @@ def signed_id(request: Request, *, scheme: Scheme) -> str:
 def _value_at(place: Header | Member | Item, *, request: Request) -> str:
     if isinstance(place, Header):
         return request.headers.one(place.name)
-    return text_at(request.content, place.path) if isinstance(place, Member) else ""
+    return text_at(request.json, place.path) if isinstance(place, Member) else ""
 
 
 def _as_bytes(text: str) -> bytes:

@@ -116,7 +116,7 @@ class Receiver:
         reach("receiver.before_append")
         receipts = await self.keeper.keep(events)
         reach("receiver.before_answer")
-        if source.answering.confirms and (subscription := subscription_in(source.answering, content=plain.content)) is not None:
+        if source.answering.confirms and (subscription := subscription_in(source.answering, content=plain.json)) is not None:
             self.confirmations.begin(subscription)
         return source.answering.fixed or receipts
 
@@ -139,6 +139,6 @@ class Receiver:
 
 def asked(source: Source, *, plain: Request, proof: Proof) -> Answer | None:
     """The answer to a handshake in a verified body; None for an event. Raises BadSignature for an SNS topic that is not the source's."""
-    refuse_other_topics(source.answering, content=plain.content)
+    refuse_other_topics(source.answering, content=plain.json)
     signed_by = next((key for key in source.secrets if key.key_id == proof.key_id), None)
-    return answer_to_body(source.answering, content=plain.content, key=signed_by)
+    return answer_to_body(source.answering, content=plain.json, key=signed_by)

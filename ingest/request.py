@@ -27,7 +27,7 @@ class Request:
     query: str = ""
     public_url: str = ""
     """The address that the sender posts to, without a query; empty where no scheme asks for it."""
-    _content: object = field(default=_UNREAD, repr=False)
+    _json: object = field(default=_UNREAD, repr=False)
 
     @property
     def url(self) -> str:
@@ -39,20 +39,15 @@ class Request:
         return self.headers.one("content-type").partition(";")[0].strip().lower() == FORM
 
     @property
-    def content(self) -> object:
-        """The body's value: of a form its fields, else its JSON; None when it is neither. Read once."""
-        if self._content is _UNREAD:
-            self._content = self._read()
-        return self._content
+    def json(self) -> object:
+        """The body's JSON, whatever Content-Type calls it, which nobody signs; None when it is none. Read once."""
+        if self._json is _UNREAD:
+            self._json = _parsed(self.body)
+        return self._json
 
     @property
-    def json(self) -> object:
-        """The body's JSON, whatever a header calls it: headers are not signed. None when it is none."""
-        return self.content if not self.is_form else _parsed(self.body)
-
-    def _read(self) -> object:
-        if not self.is_form:
-            return _parsed(self.body)
+    def fields(self) -> object:
+        """The body's fields as those of a form; None when it is none, though nearly every text is one."""
         try:
             return dict(form_fields(self.body))
         except ValueError:

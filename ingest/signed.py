@@ -85,7 +85,7 @@ def _form(request: Request) -> bytes:
 
 
 def _notification(request: Request) -> bytes:
-    content = request.content
+    content = request.json
     names = TYPES.get(text_at(content, "Type"))
     if names is None:
         raise BadSignature(f"the Type of the message is none of {', '.join(TYPES)}")

@@ -71,5 +71,5 @@ def _remarks(source: Source, *, plain: Request, described: Description) -> tuple
     if source.schemas is None:
         return ()
     # Of a form that holds JSON the schema describes the JSON.
-    content = content_of(source.scheme, request=plain) if source.scheme.reads_body else plain.content
+    content = content_of(source.scheme, request=plain) if source.scheme.reads_body else plain.json
     return source.schemas.flags_for(content, event_type=described.event_type)

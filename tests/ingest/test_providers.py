@@ -11,7 +11,8 @@ from ingest.describe import describe, describe_item
 from ingest.headers import Headers
 from ingest.request import Request
 from ingest.schemes import SCHEMES
-from tests.ingest.vectors import FOLDER, all_vectors, vectors_of
+from schemas.errors import Refused
+from tests.ingest.vectors import FOLDER, Vector, all_vectors, vectors_of
 
 DESCRIBED = {
     "aws-sns": (
@@ -90,6 +91,21 @@ def test_of_a_sender_without_delivery_ids_the_same_bytes_are_one_delivery() -> N
 
     assert describe(zoom.scheme, request=again.request).delivery_id == describe(zoom.scheme, request=zoom.request).delivery_id
     assert describe(discord.scheme, request=later.request).delivery_id != describe(discord.scheme, request=discord.request).delivery_id
+
+
+@pytest.mark.parametrize("vector", all_vectors(), ids=lambda vector: f"{vector.scheme.name}: {vector.origin}")
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "application/json", "", "text/plain"])
+def test_calling_a_body_something_else_makes_no_other_delivery_of_it(vector: Vector, content_type: str) -> None:
+    """No signature covers Content-Type: whoever repeats a request under another one must not get past the duplicates."""
+    renamed = vector.with_header("content-type", content_type)
+
+    try:
+        renamed.verified()
+        described, again = (describe(vector.scheme, request=one.request) for one in (vector, renamed))
+    except Refused:
+        return
+
+    assert (again.event_type, again.delivery_id) == (described.event_type, described.delivery_id)
 
 
 def cloudevent(*, source: str, name: str, in_headers: bool) -> Request:
