@@ -117,8 +117,9 @@ def nth_id(first: str, *, number: int) -> str:
 def _plain(request: Request, *, source: Source) -> Request:
     if not source.encodings:
         return request
-    encoding = request.headers.one("content-encoding")
-    return Request(request.headers, plain_body(request.body, encoding=encoding, max_bytes=source.max_body_bytes))
+    plain = plain_body(request.body, encoding=request.headers.one("content-encoding"), max_bytes=source.max_body_bytes)
+    # The same request where nothing was compressed: only that one is split.
+    return request if plain is request.body else Request(request.headers, plain)
 
 
 def _about_secrets(request: QuarantinedRequest) -> str:
