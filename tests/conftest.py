@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -70,6 +71,9 @@ MEMORY, ROOM_BYTES = Path("/dev/shm"), 8 * 1024**3
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # An example has 200 ms otherwise, which a busy machine needs for itself now and then; what hangs is found by pytest's own timeout.
+    hypothesis.settings.register_profile("hooklake", deadline=None)
+    hypothesis.settings.load_profile("hooklake")
     if config.getoption("--full-size"):
         return
     set_environment({"SPARK_SUBMIT_OPTS": SHORT_LIVED_JVM, "SPARK_LAUNCHER_OPTS": SHORT_LIVED_JVM})
