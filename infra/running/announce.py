@@ -97,6 +97,11 @@ def is_unsigned(settings: Settings, *, tenant: str, source: str) -> bool:
     return isinstance(section, dict) and section.get("unsigned") is True
 
 
+def unsigned_sources(settings: Settings) -> list[str]:
+    """As `tenant/source`."""
+    return [f"{tenant}/{source}" for tenant, source in sources_of(settings) if is_unsigned(settings, tenant=tenant, source=source)]
+
+
 def signed_curl(settings: Settings, *, base: str) -> str:
     """A curl line for the first source, from the module that signs; empty when it has none to offer."""
     for tenant, source in sources_of(settings)[:1]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from infra.running.announce import unsigned_sources
 from infra.running.cli import run
 from infra.running.healthcheck import is_fine, remark_of
 from infra.running.services import Service, services_of
@@ -63,6 +64,8 @@ class Status:
     """What all of these must lack: events that are lost, and those that were accepted twice."""
     spools: list[SpoolState] = field(default_factory=list)
     """What receivers of this home keep until the log takes it; `accepted` and `in_spools` have it."""
+    unsigned: list[str] = field(default_factory=list)
+    """Sources that believe whoever knows their address."""
 
     @property
     def in_spools(self) -> int:
@@ -88,7 +91,7 @@ def look(settings: Settings) -> Status:
     letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
     found = replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
     found = replace(found, needs=[*found.needs, *remarks_of(services_of(settings))])
-    found = with_spools(found, spools=read_spools(settings.home))
+    found = replace(with_spools(found, spools=read_spools(settings.home)), unsigned=unsigned_sources(settings))
     return with_books(found, books=overview.books, in_spools=in_spools(settings.home), is_whole=not overview.accepted_before)
 
 
@@ -216,6 +219,8 @@ def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
     if found.durability == "relaxed":
         console.print("[red]log.durability is relaxed: a power cut may lose the last second of what was accepted[/]")
+    for source in found.unsigned:
+        console.print(f"[red]{escape(source)} is unsigned: whoever knows its address can send[/]")
     console.print(
         f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {found.in_log}{_rest(found)}: "
         f"{_balance(found)}; "

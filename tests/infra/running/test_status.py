@@ -10,7 +10,7 @@ import pytest
 
 from infra.running.initialise import initialise
 from infra.running.status import Status, needs_of, show, summarise, with_books, with_spools
-from infra.settings import LogSettings
+from infra.settings import FILE_NAME, LogSettings
 from infra.spools import SpoolState
 from infra.streams.books import SourceBooks
 from infra.streams.ledger import Counts
@@ -72,6 +72,22 @@ def test_a_log_that_may_lose_the_last_second_is_told_first(capsys: pytest.Captur
     show(replace(summarise(an_overview(accepted=1, archived=1, in_log=0), processes=READY), durability="relaxed"))
 
     assert capsys.readouterr().out.startswith("log.durability is relaxed: a power cut may lose the last second")
+
+
+def test_a_source_that_anybody_may_send_to_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(summarise(an_overview(accepted=1, archived=1, in_log=0), processes=READY), unsigned=["demo/open"]))
+
+    assert capsys.readouterr().out.startswith("demo/open is unsigned: whoever knows its address can send")
+
+
+def test_the_command_knows_which_sources_are_unsigned(home: Path, log: LogSettings) -> None:
+    initialise(home)
+    sources = {"open": {"scheme": "generic", "unsigned": True}, "github": {"scheme": "github", "secrets": ["file:secrets/demo-github"]}}
+    (home / FILE_NAME).write_text(json.dumps({"log": {"url": log.url, "prefix": log.prefix}, "tenants": {"demo": {"sources": sources}}}))
+
+    ended = run_module("infra.running.status", "--json", home=home)
+
+    assert json.loads(ended.stdout)["unsigned"] == ["demo/open"]
 
 
 def test_scheduled_events_that_are_gone_ask_for_a_person() -> None:
