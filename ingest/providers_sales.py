@@ -23,7 +23,8 @@ STRIPE = Scheme(
 
 SHOPIFY = Scheme(
     name="shopify",
-    documentation="Shopify's page on webhooks. A new secret is used after up to an hour, so keep both; eight failures end a subscription.",
+    documentation="The tests of Shopify's libraries. A new secret is used after up to an hour: keep both. 8 failures end a subscription.",
+    confirmed=True,
     signature=Header("x-shopify-hmac-sha256"),
     encoding="base64",
     namespace="shopify",
