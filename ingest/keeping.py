@@ -2,7 +2,8 @@
 
 The first append that is refused or in doubt is the last one that is waited for: from then on events go to the spool at once, until
 whoever empties it (`drain.py`) finds that the log takes them. Events of a shard that has some in the spool follow them there, so that
-they do not overtake each other. What neither can keep is a 503.
+they do not overtake each other. Where it has but few they wait a moment for those to be on the log: senders that never pause would
+have something in the spool for ever. What neither can keep is a 503.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from schemas.errors import ConfigError, SpoolFull, SpoolUnavailable, StreamUnava
 from schemas.event import Priority, StreamEvent
 from schemas.receipt import Receipt
 
+LET_PASS_WITHIN_S = 0.5
+"""How long the last events of a shard in the spool are waited for; it takes a tenth of that, if the log takes them."""
+
 
 class Keeper:
     """Keeps events, somewhere that is synced."""
@@ -28,6 +32,8 @@ class Keeper:
         self._spool = spool
         self._down: dict[int, str] = {}
         """Shards that the log did not take events of when it was last asked to, and what it said."""
+        self._overdue: set[int] = set()
+        """Shards whose last events in the spool were waited for in vain; nobody else waits until one of them is on the log."""
 
     @property
     def is_ready(self) -> bool:
@@ -40,6 +46,7 @@ class Keeper:
             return await self._appender.append(events)
         if self._down or not self._spool.is_empty:
             shard = self._stream.shard_of(events[0])
+            await self._let_few_pass(shard, spool=self._spool)
             if shard in self._down or self._spool.has(shard):
                 return await self._behind_others(events, shard=shard, spool=self._spool)
         return await self._appended(events, appending=self._appender.append(events), spool=self._spool)
@@ -77,6 +84,11 @@ class Keeper:
         believed = self._appender.believed(event, receipt=receipt, error=error)
         return await (believed if self._spool is None else self._appended([event], appending=believed, spool=self._spool))
 
+    async def _let_few_pass(self, shard: int, *, spool: Spool) -> None:
+        is_near = shard not in self._down and shard not in self._overdue and spool.has_few(shard)
+        if is_near and not await spool.passed(shard, within_s=LET_PASS_WITHIN_S):
+            self._overdue.add(shard)
+
     async def _behind_others(self, events: Sequence[StreamEvent], *, shard: int, spool: Spool) -> list[Receipt]:
         try:
             return await self._in_the_spool(events, spool=spool)
@@ -100,6 +112,7 @@ class Keeper:
 
     def note_up(self, shard: int) -> None:
         """The log has taken an event of this shard."""
+        self._overdue.discard(shard)
         if shard in self._down:
             for other in self._stream.fate_of(shard):
                 self._down.pop(other, None)
@@ -109,6 +122,7 @@ class Keeper:
     def try_again(self) -> None:
         """Nothing is in the spool, so the next event has to find out whether the log takes it."""
         self._down.clear()
+        self._overdue.clear()
 
 
 def spooled_receipt(event: StreamEvent) -> Receipt:

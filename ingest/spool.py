@@ -6,6 +6,7 @@ left. What is kept is counted by shard, since order matters within a shard only:
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -23,6 +24,8 @@ from schemas.event import StreamEvent
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 RETRY_AFTER_S = 30
+FEW, FEW_BYTES = 128, 8 * 1024 * 1024
+"""Records of a shard, and bytes of all, that are appended within moments: events that come now can wait for them."""
 
 
 class Spool:
@@ -38,6 +41,7 @@ class Spool:
         self._end = Place(self._first_number, 0)
         self._left_behind = bool(segments)
         self._waiting: Counter[int] = Counter()
+        self._passed: dict[int, asyncio.Future[None]] = {}
         self._being_written = 0
         self._disk_fails = False
         self._writer: GroupCommit | None = None
@@ -75,6 +79,16 @@ class Spool:
     def has(self, shard: int) -> bool:
         """Whether there may be events of this shard, which later ones must not overtake."""
         return self._left_behind or shard in self._waiting
+
+    def has_few(self, shard: int) -> bool:
+        """Whether there are so few of this shard that `passed` is near, if the log takes them."""
+        return not self._left_behind and 0 < self._waiting[shard] <= FEW and self.size_bytes <= FEW_BYTES
+
+    async def passed(self, shard: int, *, within_s: float) -> bool:
+        """Waits until nothing of this shard is here; false when that takes longer. Who waits is let go in the order of the calls."""
+        passed = self._passed.setdefault(shard, asyncio.get_running_loop().create_future())
+        done, _ = await asyncio.wait([passed], timeout=within_s)
+        return bool(done)
 
     @property
     def has_room(self) -> bool:
@@ -116,6 +130,7 @@ class Spool:
         self.size_bytes -= batch.end - batch.start
         self._oldest_ms = max((record.written_ms for record in batch.records), default=self._oldest_ms)
         if batch.segment.number >= self._first_number:
+            self._left_behind = False  # It was older.
             for shard in shards:
                 self._forget(shard)
 
@@ -123,6 +138,11 @@ class Spool:
         self._waiting[shard] -= 1
         if self._waiting[shard] <= 0:
             del self._waiting[shard]
+            self._let_pass(shard)
+
+    def _let_pass(self, shard: int) -> None:
+        if (passed := self._passed.pop(shard, None)) is not None:
+            passed.set_result(None)
 
     def tell(self, telemetry: Telemetry) -> None:
         age_ms = 0 if self._oldest_ms is None else max(0, self._clock.now_ms() - self._oldest_ms)
@@ -136,6 +156,8 @@ class Spool:
             return False
         # Of a record that was damaged nobody can tell which shard it was counted for.
         self._waiting.clear()
+        for shard in list(self._passed):
+            self._let_pass(shard)
         self.size_bytes, self._oldest_ms = 0, None
         assert self._writer is not None
         if upto.offset:

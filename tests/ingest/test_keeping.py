@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from infra.settings import LogSettings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.appending import Appender
-from ingest.keeping import Keeper
+from ingest.keeping import LET_PASS_WITHIN_S, Keeper
 from ingest.spool import Spool
 from ingest.watch import LogWatch
 from schemas.errors import SpoolFull, StreamUnavailable
@@ -85,6 +87,25 @@ async def test_events_of_a_shard_that_has_some_in_the_spool_do_not_overtake_them
 
     assert await bench.is_spooled(an_event(key=first.key, delivery_id=first.delivery_id))
     assert not await bench.is_spooled(second)
+
+
+async def test_the_last_events_of_a_shard_in_the_spool_are_waited_for_and_not_in_vain_twice(bench: Bench) -> None:
+    first, second, third, last = (an_event(key="k") for _ in range(4))
+    shard = bench.stream.shard_of(first)
+    await bench.spool.keep([first], shard=shard)
+
+    assert await bench.is_spooled(second)
+    began = time.monotonic()
+    assert await bench.is_spooled(third)
+    assert time.monotonic() - began < LET_PASS_WITHIN_S
+
+    bench.keeper.note_up(shard)
+    waiting = asyncio.create_task(bench.is_spooled(last))
+    await asyncio.sleep(0)
+    batch = bench.spool.backlog.read(upto=bench.spool.end, most_records=9, most_bytes=MIB)
+    assert batch is not None
+    bench.spool.settled(batch, shards=[shard] * 3)
+    assert not await waiting
 
 
 async def test_a_node_of_a_cluster_that_is_down_holds_up_its_own_shards_only(bench: Bench, log: LogSettings) -> None:

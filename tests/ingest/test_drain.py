@@ -1,0 +1,116 @@
+"""A spool is emptied beside senders that go on sending, over a real log and a real disk; without a server of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.clock import Clock
+from infra.settings import LogSettings
+from infra.spools import read_spools
+from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.appending import Appender
+from ingest.drain import Drain
+from ingest.keeping import Keeper
+from ingest.spool import Spool
+from ingest.watch import LogWatch
+from tests.events import an_event
+
+SENDERS = 32
+DEADLINE_S = 20.0
+
+
+@dataclass
+class Bench:
+    """What a receiver keeps events with, and what empties its spool."""
+
+    keeper: Keeper
+    stream: EventStream
+    spool: Spool
+    watch: LogWatch
+    drain: Drain
+
+    async def spool_some(self, count: int) -> None:
+        for event in [an_event() for _ in range(count)]:
+            await self.spool.keep([event], shard=self.stream.shard_of(event))
+
+
+def bench_of(home: Path, *, log: LogSettings, telemetry: Telemetry) -> Bench:
+    stream = EventStream.open(log, home=home)
+    watch = LogWatch(log, home=home, stream=stream, telemetry=telemetry)
+    watch.look()
+    spool = Spool.hold(home, max_bytes=64 * 1024 * 1024, clock=Clock())
+    spool.start()
+    appender = Appender(stream, watch, telemetry)
+    keeper = Keeper(appender, spool=spool)
+    return Bench(keeper, stream, spool, watch, Drain(appender, spool=spool, keeper=keeper, home=home))
+
+
+@pytest.fixture
+async def bench(home: Path, log: LogSettings, telemetry: Telemetry) -> AsyncIterator[Bench]:
+    opened = bench_of(home, log=log, telemetry=telemetry)
+    async with opened.watch.running():
+        yield opened
+    await opened.spool.close()
+    await opened.stream.close()
+
+
+class Senders:
+    """Each sends its next event as soon as it has the answer to the last one."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self.spooled, self.on_log, self.is_enough = 0, 0, False
+        self._many_are_on_the_log = asyncio.Event()
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._go_on() for _ in range(SENDERS)))
+
+    async def _go_on(self) -> None:
+        while not self.is_enough:
+            (receipt,) = await self._keeper.keep([an_event()])
+            self.spooled, self.on_log = self.spooled + receipt.spooled, self.on_log + (not receipt.spooled)
+            if self.on_log >= 10 * SENDERS:
+                self._many_are_on_the_log.set()
+
+    async def until_on_the_log(self) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._many_are_on_the_log.wait(), DEADLINE_S)
+        self.is_enough = True
+        return self._many_are_on_the_log.is_set()
+
+
+async def test_senders_that_never_pause_get_past_a_spool_that_is_emptied(bench: Bench, home: Path) -> None:
+    await bench.spool_some(500)
+    senders = Senders(bench.keeper)
+
+    async with bench.drain.running():
+        sending = asyncio.create_task(senders.run())
+        assert await senders.until_on_the_log(), f"{senders.spooled} were spooled, and {senders.on_log} went to the log"
+        await sending
+
+    assert sum(state.events for state in read_spools(home)) == 0
+
+
+async def test_senders_that_never_pause_get_past_what_a_receiver_before_them_left(
+    home: Path, log: LogSettings, telemetry: Telemetry, bench: Bench
+) -> None:
+    await bench.spool_some(50)
+    heir = Spool(bench.spool.folder, max_bytes=64 * 1024 * 1024, clock=Clock())
+    heir.start()
+    appender = Appender(bench.stream, bench.watch, telemetry)
+    keeper = Keeper(appender, spool=heir)
+    senders = Senders(keeper)
+
+    async with Drain(appender, spool=heir, keeper=keeper, home=home).running():
+        sending = asyncio.create_task(senders.run())
+        assert await senders.until_on_the_log(), f"{senders.spooled} were spooled, and {senders.on_log} went to the log"
+        await sending
+
+    await heir.close()
