@@ -29,6 +29,8 @@ BACK_OFF = BackOff(first_ms=200, cap_ms=2000)
 BATCH_RECORDS = 64
 BATCH_BYTES = 2 * 1024 * 1024
 ORPHANS_EVERY_S = 2.0
+LOOK_AGAIN_S = 0.005
+"""While a disk takes its time to sync what is being written, there is nothing to do."""
 
 
 class Drain:
@@ -78,7 +80,9 @@ class Drain:
             batch = await asyncio.to_thread(spool.backlog.read, upto=upto, most_records=most, most_bytes=BATCH_BYTES)
             if batch is not None:
                 spool.settled(batch, shards=await self._hand_over(batch, backlog=spool.backlog))
-            elif await spool.rest(upto=upto) and spool.end == upto:
+            elif not await spool.rest(upto=upto):
+                await asyncio.sleep(LOOK_AGAIN_S)
+            elif spool.end == upto:
                 return
 
     async def _empty_orphans(self, stop: asyncio.Event) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,3 +117,26 @@ async def test_senders_that_never_pause_get_past_what_a_receiver_before_them_lef
         await sending
 
     await heir.close()
+
+
+async def test_a_disk_that_takes_its_time_is_not_asked_without_a_pause(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs, asked, really = threading.Event(), 0, bench.spool.backlog.read
+
+    def sync(descriptor: int) -> None:
+        syncs.wait(DEADLINE_S)
+        os.fsync(descriptor)
+
+    def count(**how: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return really(**how)
+
+    monkeypatch.setattr("ingest.group_commit.os.fdatasync", sync)
+    monkeypatch.setattr(bench.spool.backlog, "read", count)
+    async with bench.drain.running():
+        writing = asyncio.create_task(bench.spool_some(1))
+        await asyncio.sleep(1)
+        syncs.set()
+        await writing
+
+    assert asked <= 250
