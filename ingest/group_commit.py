@@ -125,11 +125,13 @@ class GroupCommit:
         return self._segment
 
     def _cut(self) -> None:
-        """Leaves the segment as it was when it was last synced."""
+        """Leaves the segment as it was when it was last synced, and none where nothing was: a full disk has no room for those."""
         # If that fails too, there is more in it than was answered for, and it is appended as well: its senders will repeat it.
         with contextlib.suppress(OSError):
             if self._descriptor >= 0:
                 os.ftruncate(self._descriptor, self._end)
+            if self._segment is not None and not self._end:
+                self._segment.path.unlink()
         self._leave()
 
     def _leave(self) -> None:

@@ -112,6 +112,20 @@ async def test_a_full_disk_is_said_and_leaves_no_half_of_a_record(
     assert [one for segment in folder.segments() for one in segment.scan() if not isinstance(one, Record)] == []
 
 
+async def test_a_disk_that_fails_for_long_is_not_filled_with_segments(
+    folder: Folder, writer: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = Syncs(monkeypatch)
+    await writer.write(b"before", events=1, then=nothing)
+    syncs.failing = True
+
+    for _ in range(20):
+        with pytest.raises(SpoolUnavailable):
+            await writer.write(b"lost", events=1, then=nothing)
+
+    assert [segment.number for segment in folder.segments()] == [1]
+
+
 async def test_sealing_lets_the_next_record_begin_a_segment(folder: Folder, writer: GroupCommit) -> None:
     await writer.write(b"one", events=1, then=nothing)
 
