@@ -64,6 +64,7 @@ class Drain:
         """Empties what there is; raises StreamUnavailable when the log stops taking it."""
         self._spool.tell(self._telemetry)
         if not self._appender.watch.is_ready:
+            await self._spool.try_disk()
             return
         if not self._spool.is_empty:
             await self._empty_own(stop)

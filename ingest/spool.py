@@ -7,6 +7,7 @@ left. What is kept is counted by shard, since order matters within a shard only:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -19,7 +20,7 @@ from infra.streams.packed import pack
 from infra.telemetry import Telemetry
 from ingest.backlog import Backlog, Batch
 from ingest.group_commit import GroupCommit
-from schemas.errors import SpoolFull
+from schemas.errors import SpoolFull, SpoolUnavailable
 from schemas.event import StreamEvent
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -111,6 +112,12 @@ class Spool:
         self._oldest_ms = self._oldest_ms or self._clock.now_ms()
         assert self._writer is not None
         await self._writer.write(packed, events=len(events), then=self._written(shard, size_bytes=size_bytes))
+
+    async def try_disk(self) -> None:
+        """Asks a disk that failed whether it takes records again, by one without events: who heeds `has_room` sends nothing till then."""
+        if self._disk_fails and not self._being_written:
+            with contextlib.suppress(SpoolUnavailable, SpoolFull):
+                await self.keep([], shard=0)
 
     def _written(self, shard: int, *, size_bytes: int) -> Callable[[Place | None], None]:
         def then(end: Place | None) -> None:

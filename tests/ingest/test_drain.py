@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -23,7 +24,10 @@ from ingest.drain import Drain
 from ingest.keeping import Keeper
 from ingest.spool import Spool
 from ingest.watch import LogWatch
+from schemas.errors import SpoolUnavailable
 from tests.events import an_event
+from tests.ingest.receivers import wait_until
+from tests.ingest.spooling import segment_files
 
 SENDERS = 32
 DEADLINE_S = 20.0
@@ -140,3 +144,26 @@ async def test_a_disk_that_takes_its_time_is_not_asked_without_a_pause(bench: Be
         await writing
 
     assert asked <= 250
+
+
+async def test_a_disk_that_takes_records_again_is_found_out_though_nobody_sends(
+    bench: Bench, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as away:
+        away.setattr(LogWatch, "is_ready", False)
+        with monkeypatch.context() as full:
+            full.setattr("ingest.group_commit.os.fdatasync", fail)
+            with pytest.raises(SpoolUnavailable):
+                await bench.spool_some(1)
+            await bench.drain.step(asyncio.Event())
+            assert not bench.keeper.is_ready
+
+        await bench.drain.step(asyncio.Event())
+
+        assert bench.keeper.is_ready
+    async with bench.drain.running():
+        await asyncio.to_thread(wait_until, lambda: not segment_files(home), what="what was tried with is gone")
+    assert bench.spool.is_empty
