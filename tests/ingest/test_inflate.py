@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from infra.streams.entries import decode
 from infra.streams.keys import Keys
-from ingest.inflate import HIGHEST_RATIO, plain_body
+from ingest.inflate import HIGHEST_RATIO, PIECE_BYTES, plain_body
 from schemas.errors import BodyTooLarge, MalformedRequest
 from tests.infra.streams.raw import open_raw
 from tests.ingest.receivers import PUSH, SOURCES, RunningReceiver, fresh_prefix, post_push, start_receiver, wait_until, write_home
@@ -70,6 +72,23 @@ def test_a_bomb_is_refused_by_its_ratio() -> None:
 def test_many_members_are_bounded_together() -> None:
     with pytest.raises(BodyTooLarge):
         plain_body(gzip.compress(b"x" * 90) * 20, encoding="gzip", max_bytes=1000)
+
+
+def test_members_that_cross_the_pieces_that_are_read_are_one_body() -> None:
+    text = random.Random(7).randbytes(3 * PIECE_BYTES)
+    body = b"".join(gzip.compress(text[start : start + 700]) for start in range(0, len(text), 700))
+
+    assert plain_body(body, encoding="gzip", max_bytes=len(text)) == text
+
+
+def test_very_many_members_with_nothing_in_them_cost_no_time() -> None:
+    body = gzip.compress(b"") * 500_000
+    began = time.process_time()
+
+    with pytest.raises(MalformedRequest, match="more than 1000 members"):
+        plain_body(body, encoding="gzip", max_bytes=LARGE)
+
+    assert time.process_time() - began < 1
 
 
 @pytest.fixture(scope="module")
