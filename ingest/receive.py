@@ -94,6 +94,7 @@ class Receiver:
         refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
         timeout_ms, is_here = self.settings.body_timeout_ms, post.has_whole_body
         body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=timeout_ms, held=held, is_here=is_here)
+        held.arrived()
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         try:

@@ -40,7 +40,7 @@ class IngestSettings(Strict):
     max_connections: int = Field(
         10_000, ge=1, description="The most connections at one time, and fewer where the process may not open so many files; above it: 503."
     )
-    max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time; above it the answer is 503.")
+    max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time, their bodies being here; above it: 503.")
     max_in_flight_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."
     )

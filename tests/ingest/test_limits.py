@@ -13,11 +13,28 @@ from schemas.errors import Overloaded
 def test_requests_above_the_limit_are_told_to_come_again() -> None:
     in_flight = InFlight(1, limit_bytes=100)
 
-    with in_flight.request(), pytest.raises(Overloaded), in_flight.request():
-        pass
+    with in_flight.request() as held:
+        held.arrived()
+        with pytest.raises(Overloaded), in_flight.request():
+            pass
 
-    with in_flight.request():
-        pass
+    with in_flight.request() as held:
+        held.arrived()
+
+
+def test_requests_whose_bodies_are_on_their_way_keep_nobody_out() -> None:
+    in_flight = InFlight(1, limit_bytes=100)
+
+    with in_flight.request() as slow, in_flight.request():
+        assert in_flight.has_room(100)
+        with in_flight.request() as quick:
+            quick.arrived()
+            with pytest.raises(Overloaded):
+                slow.arrived()
+        slow.arrived()
+
+    with in_flight.request() as held:
+        held.arrived()
 
 
 def test_a_request_that_fails_frees_its_place_and_its_bytes() -> None:

@@ -130,7 +130,9 @@ async def test_what_is_not_as_usual_takes_the_long_way(inside: Receiver, request
 async def test_requests_above_a_limit_take_the_long_way_which_refuses_them(inside: Receiver) -> None:
     app = App(inside)
 
-    with inside.in_flight.request(), inside.in_flight.request():
+    with inside.in_flight.request() as first, inside.in_flight.request() as second:
+        first.arrived()
+        second.arrived()
         assert await answered(app, arrived()) is None
     with inside.in_flight.request() as held:
         held.grow(MOST_BYTES)
