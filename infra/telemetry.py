@@ -4,6 +4,7 @@ queue_messages_produced_total       counter    tenant, source       events appen
 queue_messages_spooled_total        counter    tenant, source       events kept in the spool, since the log did not take them
 queue_spool_bytes                   gauge                           bytes in this receiver's spool
 queue_spool_oldest_age_seconds      gauge                           how long the oldest event in this receiver's spool has waited
+queue_spool_damages_total           counter    kind                 places of a spool without whole records: torn, damaged, unreadable
 queue_messages_refused_total        counter    code                 requests not accepted, by the code of their error
 queue_messages_flagged_total        counter    tenant, source, flag events stored with a remark of the receiver
 queue_messages_quarantined_total    counter    tenant, source       refused requests kept aside
@@ -59,6 +60,9 @@ class Telemetry:
         self.spool_bytes = meter.create_gauge("queue_spool_bytes", description="Bytes in the receiver's spool.")
         self.spool_age = meter.create_gauge(
             "queue_spool_oldest_age_seconds", description="How long the oldest event in the receiver's spool has waited."
+        )
+        self.spool_damages = self._counter(
+            "queue_spool_damages", "Places of a spool without whole records: `torn` ends were cut, others put aside."
         )
         self.refused = self._counter("queue_messages_refused", "Requests not accepted, by the code of their error.")
         self.flagged = self._counter("queue_messages_flagged", "Events stored with a remark of the receiver.")

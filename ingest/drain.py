@@ -112,14 +112,18 @@ class Drain:
 
     async def _hand_over(self, batch: Batch, *, backlog: Backlog) -> list[int]:
         """The shard of each record that was appended."""
-        for damage in batch.damages:
-            await self._report(damage, segment=batch.segment, folder=backlog.folder)
-        unpacked = [await self._unpacked(record, segment=batch.segment, folder=backlog.folder) for record in batch.records]
-        found = [events for events in unpacked if events]
+        contents = [(record, unpacked(record)) for record in batch.records]
+        found = [events for _, events in contents if events and not isinstance(events, MalformedEntry)]
         outcomes = await asyncio.gather(*(self._append(events) for events in found), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+        # Not before: a log that takes nothing is asked again, with all of the batch.
+        for damage in batch.damages:
+            await self._report(damage, segment=batch.segment, folder=backlog.folder)
+        for record, error in contents:
+            if isinstance(error, MalformedEntry):
+                await self._put_aside(record, error=error, segment=batch.segment, folder=backlog.folder)
         reach("spool.before_settle")
         await asyncio.to_thread(backlog.settle, batch)
         return [self._appender.stream.shard_of(events[0]) for events in found]
@@ -131,19 +135,25 @@ class Drain:
             if receipt.event_id != event.id:
                 await self._appender.stream.alias(event, first_id=receipt.event_id)
 
-    async def _unpacked(self, record: Record, *, segment: Segment, folder: Folder) -> list[StreamEvent]:
-        try:
-            return unpack(record.payload)
-        except MalformedEntry as error:
-            aside = await asyncio.to_thread(folder.keep_aside, segment, start=record.offset, end=record.end)
-            self._telemetry.log.error("a record of the spool has no events that this release reads", kept=str(aside), reason=str(error))
-            return []
+    async def _put_aside(self, record: Record, *, error: MalformedEntry, segment: Segment, folder: Folder) -> None:
+        aside = await asyncio.to_thread(folder.keep_aside, segment, start=record.offset, end=record.end)
+        self._telemetry.spool_damages.add(1, {"kind": "unreadable"})
+        self._telemetry.log.error("a record of the spool has no events that this release reads", kept=str(aside), reason=str(error))
 
     async def _report(self, damage: Damage, *, segment: Segment, folder: Folder) -> None:
         about = {"file": segment.path.name, "receiver": folder.receiver, "offset": damage.offset, "bytes": damage.end - damage.offset}
+        self._telemetry.spool_damages.add(1, {"kind": "torn" if damage.is_torn else "damaged"})
         if damage.is_torn:
             # A write that was cut off never returned, so nobody was answered for it.
             self._telemetry.log.warning("the end of a spool's segment was torn, and is cut", **about)
             return
         aside = await asyncio.to_thread(folder.keep_aside, segment, start=damage.offset, end=damage.end)
         self._telemetry.log.error("a spool's segment is damaged; its other records are kept", kept=str(aside), **about)
+
+
+def unpacked(record: Record) -> list[StreamEvent] | MalformedEntry:
+    """What a whole record holds, or why this release does not know. Pure."""
+    try:
+        return unpack(record.payload)
+    except MalformedEntry as error:
+        return error

@@ -35,6 +35,7 @@ def test_the_page_has_every_metric_and_no_other(home: Path) -> None:
         telemetry.quarantined,
         telemetry.unkept,
         telemetry.flagged,
+        telemetry.spool_damages,
         telemetry.consumed,
         telemetry.failed,
         telemetry.loop_failures,

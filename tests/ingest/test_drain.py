@@ -24,13 +24,16 @@ from ingest.drain import Drain
 from ingest.keeping import Keeper
 from ingest.spool import Spool
 from ingest.watch import LogWatch
-from schemas.errors import SpoolUnavailable
+from schemas.errors import SpoolUnavailable, StreamUnavailable
+from schemas.event import StreamEvent
+from schemas.receipt import Receipt
 from tests.events import an_event
 from tests.ingest.receivers import wait_until
 from tests.ingest.spooling import segment_files
 
 SENDERS = 32
 DEADLINE_S = 20.0
+MIB = 1024 * 1024
 
 
 @dataclass
@@ -52,7 +55,7 @@ def bench_of(home: Path, *, log: LogSettings, telemetry: Telemetry) -> Bench:
     stream = EventStream.open(log, home=home)
     watch = LogWatch(log, home=home, stream=stream, telemetry=telemetry)
     watch.look()
-    spool = Spool.hold(home, max_bytes=64 * 1024 * 1024, clock=Clock())
+    spool = Spool.hold(home, max_bytes=64 * MIB, clock=Clock())
     spool.start()
     appender = Appender(stream, watch, telemetry)
     keeper = Keeper(appender, spool=spool)
@@ -109,7 +112,7 @@ async def test_senders_that_never_pause_get_past_what_a_receiver_before_them_lef
     home: Path, log: LogSettings, telemetry: Telemetry, bench: Bench
 ) -> None:
     await bench.spool_some(50)
-    heir = Spool(bench.spool.folder, max_bytes=64 * 1024 * 1024, clock=Clock())
+    heir = Spool(bench.spool.folder, max_bytes=64 * MIB, clock=Clock())
     heir.start()
     appender = Appender(bench.stream, bench.watch, telemetry)
     keeper = Keeper(appender, spool=heir)
@@ -167,3 +170,34 @@ async def test_a_disk_that_takes_records_again_is_found_out_though_nobody_sends(
     async with bench.drain.running():
         await asyncio.to_thread(wait_until, lambda: not segment_files(home), what="what was tried with is gone")
     assert bench.spool.is_empty
+
+
+async def test_a_torn_end_and_a_damaged_place_are_counted_once_and_the_rest_is_on_the_log(
+    bench: Bench, home: Path, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [an_event() for _ in range(3)]
+    for event in events:
+        await bench.spool.keep([event], shard=bench.stream.shard_of(event))
+    (path,) = segment_files(home)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data + data[:20])
+    heir, really, failures = Spool(bench.spool.folder, max_bytes=MIB, clock=Clock()), bench.stream.append, iter(range(2))
+
+    async def append(event: StreamEvent, **how: Any) -> Receipt:
+        if next(failures, None) is not None:
+            raise StreamUnavailable("the log did not answer: a test took it away")
+        return await really(event, **how)
+
+    monkeypatch.setattr(bench.stream, "append", append)
+    heir.start()
+    async with Drain(Appender(bench.stream, bench.watch, telemetry), spool=heir, keeper=bench.keeper, home=home).running():
+        await asyncio.to_thread(wait_until, lambda: not segment_files(home), what="the spool is emptied")
+    await heir.close()
+
+    page = telemetry.metrics_page().decode()
+    assert [line for line in page.splitlines() if line.startswith("queue_spool_damages_total")] == [
+        'queue_spool_damages_total{kind="damaged"} 1.0',
+        'queue_spool_damages_total{kind="torn"} 1.0',
+    ]
+    assert [(await really(event)).duplicate for event in events] == [True, False, True]
