@@ -33,6 +33,7 @@ ROWS = {
     "B6": "the connection is reset after an append was sent",
     "B7": "a reply is cut in the middle of a frame",
     "B8": "the log's memory is full",
+    "B9": "the log deletes what it was given when its memory is full",
     "B10": "the log's disk is full, or the spool's",
     "B11": "the log's disk fails to sync, or the spool's",
     "B12": "the log answers LOADING, READONLY, BUSY, MASTERDOWN, NOREPLICAS, CLUSTERDOWN, TRYAGAIN, MOVED or ASK",
