@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from tests.ingest.receivers import PATH, PUSH, RunningReceiver, signed_headers, 
 
 REAL, BROKEN = "ingest", "tests.faults.broken.receiver_listens_alone"
 IN_USE = "new settings are in use"
+RECEIVERS = 2
+"""Of those that are replaced under load: what one leaves another takes, of the old ones and of the new."""
 
 
 @pytest.fixture
@@ -54,6 +58,40 @@ def test_what_waits_to_be_accepted_by_a_receiver_that_leaves_is_answered_by_the_
     assert sender.outcomes.total() == 200
 
 
+@pytest.mark.fault("A9")
+def test_whose_body_is_on_its_way_when_all_receivers_are_told_to_end_is_answered(log: LogSettings, home: Path, times: int) -> None:
+    running = ready_receiver(REAL, home=home, log=log, receivers=RECEIVERS)
+    with ExitStack() as stack:
+        senders = [stack.enter_context(in_the_middle(running.port, delivery_id=f"d{number}")) for number in range(100 * times)]
+
+        running.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not is_listening(running.port), what="nobody listens any more")
+        for sender in senders:
+            sender.sendall(PUSH)
+        answers = [sender.recv(65536) for sender in senders]
+
+    assert {answer.split()[1] for answer in answers} == {ACCEPTED.encode()}
+    assert all(b"connection: close" in answer for answer in answers)
+    assert running.stop() == 0
+
+
+def in_the_middle(port: int, *, delivery_id: str) -> socket.socket:
+    """A sender that was told to go on with its body."""
+    sender = socket.create_connection(("127.0.0.1", port), timeout=30)
+    head = request_with(delivery_id).partition(b"\r\n\r\n")[0]
+    sender.sendall(head + b"\r\nexpect: 100-continue\r\n\r\n")
+    assert b" 100 " in sender.recv(65536)
+    return sender
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 async def _burst_before_it_leaves(running: RunningReceiver, sender: Impatient) -> None:
     (receiver,) = (line["pid"] for line in running.said("receiver started"))
     os.kill(receiver, signal.SIGSTOP)
@@ -66,7 +104,7 @@ async def _burst_before_it_leaves(running: RunningReceiver, sender: Impatient) -
 
 
 def restarted_under_load(home: Path, *, log: LogSettings, requests: int, restarts: int) -> tuple[Impatient, int]:
-    running = ready_receiver(REAL, home=home, log=log)
+    running = ready_receiver(REAL, home=home, log=log, receivers=RECEIVERS)
     sender = Impatient(running.port, request_with, requests=requests)
     try:
         asyncio.run(_restart_while_sending(running, sender, restarts=restarts))
@@ -75,11 +113,11 @@ def restarted_under_load(home: Path, *, log: LogSettings, requests: int, restart
     return sender, exit_code
 
 
-def ready_receiver(module: str, *, home: Path, log: LogSettings) -> RunningReceiver:
-    write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "idle_timeout_ms": 5000, "receivers": 1})
+def ready_receiver(module: str, *, home: Path, log: LogSettings, receivers: int = 1) -> RunningReceiver:
+    write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "idle_timeout_ms": 5000, "receivers": receivers})
     running = start_receiver(home, module=module)
     try:
-        wait_until(lambda: any("is ready" in sentence for sentence in said(running)), what="it is ready")
+        wait_until(lambda: sum("is ready" in sentence for sentence in said(running)) == receivers, what="all are ready")
     except BaseException:
         running.process.kill()
         running.process.wait()
