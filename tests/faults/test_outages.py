@@ -115,6 +115,21 @@ def damaged(at: Outage) -> Iterator[None]:
 
 
 @contextmanager
+def rewriting(at: Outage) -> Iterator[None]:
+    """It dies in the middle of writing its file anew, when what it has is in three files."""
+    with operator(at) as client:
+        client.config_set("rdb-key-save-delay", "1000000")  # µs for each key
+        client.bgrewriteaof()
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 1, what="it writes its file anew")
+        at.send(f"meanwhile-{next(_numbers)}")
+    at.server.kill()
+    try:
+        yield
+    finally:
+        at.server.start()
+
+
+@contextmanager
 def failing_to_sync(at: Outage) -> Iterator[None]:
     """Its disk says so once, and the server ends: what came before may be missing."""
     try:
@@ -158,6 +173,7 @@ def operator(at: Outage) -> Iterator[Any]:
 FAULTS = [
     pytest.param(killed, id="killed", marks=pytest.mark.fault("B1")),
     pytest.param(damaged, id="damaged", marks=pytest.mark.fault("B3")),
+    pytest.param(rewriting, id="rewriting", marks=pytest.mark.fault("B3")),
     pytest.param(hanging, id="hanging", marks=pytest.mark.fault("B4")),
     pytest.param(slow, id="slow", marks=pytest.mark.fault("B5")),
     pytest.param(out_of_memory, id="out_of_memory", marks=pytest.mark.fault("B8")),
@@ -168,6 +184,7 @@ FAULTS = [
 CONTROLS = [
     pytest.param(killed, id="killed", marks=pytest.mark.control("B1")),
     pytest.param(damaged, id="damaged", marks=pytest.mark.control("B3")),
+    pytest.param(rewriting, id="rewriting", marks=pytest.mark.control("B3")),
     pytest.param(hanging, id="hanging", marks=pytest.mark.control("B4")),
     pytest.param(slow, id="slow", marks=pytest.mark.control("B5")),
     pytest.param(out_of_memory, id="out_of_memory", marks=pytest.mark.control("B8")),
@@ -186,7 +203,7 @@ def accepted_during(fault: Fault, *, at: Outage, count: int) -> list[str]:
         at.send(*deliveries[1:half])
     at.send(*deliveries[half:])
     at.drained()
-    assert set(deliveries) <= at.accepted
+    assert set(at.answers) == at.accepted
     return deliveries
 
 
@@ -195,7 +212,7 @@ def test_all_that_is_sent_while_the_log_takes_nothing_is_on_it_once_afterwards(r
     deliveries = accepted_during(fault, at=real, count=20 * times)
 
     stored = real.stored()
-    assert {delivery: stored[delivery] for delivery in deliveries} == dict.fromkeys(deliveries, 1)
+    assert stored == dict.fromkeys(real.accepted, 1)
     assert real.spooled(*deliveries[1 : len(deliveries) // 2])
     until(lambda: not real.spooled(*_sent(real)), what="events go straight to the log again")
 
