@@ -22,7 +22,11 @@ class Clock:
 
     def now(self) -> datetime:
         """The time in whole milliseconds, so that it survives the way through a stream unchanged."""
-        return datetime.fromtimestamp(self.now_ms() / 1000, tz=UTC)
+        return moment(self.now_ms())
+
+
+def moment(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
 
 
 class RandomDigits:
@@ -48,20 +52,26 @@ class EventIds:
     clock: Clock
     _last_ms: int = 0
     _counter: int = 0
+    _start: str = ""
+    """What all ids of a millisecond begin with."""
     _random: RandomDigits = field(default_factory=RandomDigits)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def mint(self) -> str:
         with self._lock:
-            now_ms, random = self.clock.now_ms(), self._random.take(19)
+            now_ms = self.clock.now_ms()
             if now_ms > self._last_ms:
-                self._last_ms, self._counter = now_ms, int(random[16:], 16) & 0x07FF
+                self._begin(now_ms, counter=int(self._random.take(3), 16) & 0x07FF)
             else:
                 self._counter += 1
                 if self._counter > 0x0FFF:
-                    self._last_ms, self._counter = self._last_ms + 1, 0
-            time = f"{self._last_ms:012x}"
-            return f"{time[:8]}-{time[8:]}-7{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:16]}"
+                    self._begin(self._last_ms + 1, counter=0)
+            random = self._random.take(16)
+            return f"{self._start}{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:]}"
+
+    def _begin(self, now_ms: int, *, counter: int) -> None:
+        self._last_ms, self._counter, time = now_ms, counter, f"{now_ms:012x}"
+        self._start = f"{time[:8]}-{time[8:]}-7"
 
 
 _VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}

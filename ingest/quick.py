@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-import orjson
-
 from ingest.describe import LONGEST_NAME, Description, describe, is_action, is_delivery_id, is_text, is_type
 from ingest.headers import Headers
 from ingest.keys import HmacKey
+from ingest.members import Members
 from ingest.receive import asked
 from ingest.request import Request
 from ingest.scheme import BODY_ONLY, Header, Scheme
@@ -25,7 +24,7 @@ from ingest.signatures import Proof, verify
 from ingest.sources import Source
 from schemas.errors import Refused
 
-JSON_TYPES = frozenset({b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"})
+JSON_TYPES = {text.encode(): text for text in ("application/json", "application/json; charset=utf-8", "application/json;charset=utf-8")}
 UNUSUAL = frozenset({b"transfer-encoding", b"content-encoding", b"upgrade"})
 """What the long way has an opinion about, as about a length of more digits than this."""
 LONGEST_LENGTH = 12
@@ -63,7 +62,7 @@ class Thorough:
         self._source = source
 
     def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
-        if _is_unusual(headers):
+        if _has_unusual(headers) or _is_long(headers):
             return None
         source, request = self._source, Request(Headers(headers.items()), body, public_url=self._source.public_url)
         try:
@@ -77,14 +76,17 @@ class Thorough:
 class Quick:
     """By what was worked out at start."""
 
-    def __init__(self, scheme: Scheme, *, signature: Header, event_type: Header, delivery_id: Header, keys: Sequence[HmacKey]) -> None:
+    def __init__(
+        self, scheme: Scheme, *, signature: Header, event_type: Header, delivery_id: Header, keys: Sequence[HmacKey], members: Members
+    ) -> None:
         self._scheme = scheme
         self._keys = keys
         self._signature, self._prefix = signature.name.encode(), scheme.prefix.encode()
         self._event_type, self._delivery_id = event_type.name.encode(), delivery_id.name.encode()
-        self._repository, self._key = (tuple(path.split(".")) if path else () for path in (scheme.repository, scheme.key))
-        self._types: dict[tuple[bytes, str | None], str] = {}
-        self._kept: dict[bytes, str] = {}
+        self._members = members
+        self._types: dict[tuple[bytes, str], str] = {}
+        self._kept: dict[tuple[bytes, ...], list[tuple[bytes, str]]] = {}
+        """By the names of a request's headers, none of them unusual, those that are stored: a sender's requests all have the same."""
 
     @classmethod
     def of(cls, source: Source) -> Quick | None:
@@ -97,27 +99,29 @@ class Quick:
         headers = [place for place in places if isinstance(place, Header)]
         if len(headers) != 3 or len(places) != 3 or len(keys) != len(source.secrets):
             return None
-        return cls(scheme, signature=headers[0], event_type=headers[1], delivery_id=headers[2], keys=keys)
+        try:
+            members = Members(scheme.action, scheme.repository, scheme.key)
+        except ValueError:
+            return None
+        return cls(scheme, signature=headers[0], event_type=headers[1], delivery_id=headers[2], keys=keys, members=members)
 
     def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:  # noqa: ARG002 - it signs no time
-        content_type = headers.get(b"content-type", b"")
-        if content_type not in JSON_TYPES or _is_unusual(headers):
+        content_type = JSON_TYPES.get(headers.get(b"content-type", b""))
+        kept = self._kept.get(tuple(headers))
+        if content_type is None or (kept is None and _has_unusual(headers)) or _is_long(headers):
             return None
         proof = self._proof(headers, body)
         if proof is None:
             return None
         try:
-            content = orjson.loads(body)
+            action, repository, key = self._members.read(body)
         except ValueError:
             return None
-        if type(content) is not dict:
+        event_type, delivery_id = self._type_of(headers, action), headers.get(self._delivery_id, b"").decode("latin-1")
+        if not (event_type and is_delivery_id(delivery_id) and _is_name(repository) and _is_name(key)):
             return None
-        event_type, delivery_id = self._type_of(headers, content), headers.get(self._delivery_id, b"").decode("latin-1")
-        repository = _text_at(content, self._repository)
-        key = repository if self._key == self._repository else _text_at(content, self._key)
-        if not event_type or not is_delivery_id(delivery_id) or repository is None or key is None:
-            return None
-        return Read(proof, Description(event_type, repository, delivery_id, key, content_type.decode(), self._kept_of(headers)))
+        stored = {name: headers[raw].decode("latin-1") for raw, name in (self._learnt(headers) if kept is None else kept)}
+        return Read(proof, Description(event_type, repository, delivery_id, key, content_type, stored))
 
     def _proof(self, headers: dict[bytes, bytes], body: bytes) -> Proof | None:
         given = headers.get(self._signature, b"")
@@ -129,52 +133,36 @@ class Quick:
                 matched = key.key_id
         return Proof(matched, {self._scheme.proof_headers[0]: given.decode("latin-1")}) if matched else None
 
-    def _type_of(self, headers: dict[bytes, bytes], content: dict[str, object]) -> str:
+    def _type_of(self, headers: dict[bytes, bytes], action: str) -> str:
         """Empty where the engine has to decide."""
-        name, action = headers.get(self._event_type, b""), content.get(self._scheme.action) if self._scheme.action else None
-        known = (name, action if type(action) is str else None)
+        known = headers.get(self._event_type, b""), action
         found = self._types.get(known)
         return self._typed(*known) if found is None else found
 
-    def _typed(self, raw: bytes, action: str | None) -> str:
+    def _typed(self, raw: bytes, action: str) -> str:
         name, namespace = raw.decode("latin-1"), self._scheme.namespace
-        refined = f".{action}" if action is not None and is_action(action) else ""
+        refined = f".{action}" if is_action(action) else ""
         event_type = f"{namespace}.{name}{refined}" if is_type(name) else ""
-        if len(self._types) < MOST_REMEMBERED and len(raw) + len(refined) < LONGEST_NAME and (action is None or refined):
+        if len(self._types) < MOST_REMEMBERED and len(raw) + len(refined) < LONGEST_NAME and (refined or not action):
             self._types[raw, action] = event_type
         return event_type
 
-    def _kept_of(self, headers: dict[bytes, bytes]) -> dict[str, str]:
-        kept, names = {}, self._kept
-        for raw, value in headers.items():
-            name = names.get(raw)
-            if name is None:
-                name = self._learnt(raw)
-            if name:
-                kept[name] = value.decode("latin-1")
-        return kept
-
-    def _learnt(self, raw: bytes) -> str:
-        """The name of a header that is stored; empty for one that is not."""
-        name = raw.decode("latin-1")
-        kept = name if name in self._scheme.kept_headers or name.startswith(self._scheme.stored_headers) else ""
+    def _learnt(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, str]]:
+        names = [(raw, raw.decode("latin-1")) for raw in headers]
+        kept = [(raw, name) for raw, name in names if name in self._scheme.kept_headers or name.startswith(self._scheme.stored_headers)]
         if len(self._kept) < MOST_REMEMBERED:
-            self._kept[raw] = kept
+            self._kept[tuple(headers)] = kept
         return kept
 
 
-def _is_unusual(headers: dict[bytes, bytes]) -> bool:
-    return not UNUSUAL.isdisjoint(headers) or len(headers.get(b"content-length", b"")) > LONGEST_LENGTH
+def _has_unusual(headers: dict[bytes, bytes]) -> bool:
+    return not UNUSUAL.isdisjoint(headers)
 
 
-def _text_at(content: object, path: tuple[str, ...]) -> str | None:
-    """The text at a path, "" where there is none; None where the engine has to decide."""
-    for name in path:
-        if content is None:
-            return ""
-        if type(content) is not dict:
-            return None
-        content = content.get(name)
-    if not path or content is None:
-        return ""
-    return content if type(content) is str and len(content) <= LONGEST_NAME and is_text(content) else None
+def _is_long(headers: dict[bytes, bytes]) -> bool:
+    return len(headers.get(b"content-length", b"")) > LONGEST_LENGTH
+
+
+def _is_name(text: str) -> bool:
+    """False where the engine has to decide."""
+    return len(text) <= LONGEST_NAME and is_text(text)

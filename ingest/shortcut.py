@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from infra.clock import moment
 from infra.failpoints import reach
 from infra.running.direct import Arrived, Exchange
 from infra.streams.prepared import Form, Prepared
@@ -22,7 +23,7 @@ from ingest.quick import Read, Reader, reader_of
 from ingest.receive import Receiver
 from ingest.sources import Source
 from ingest.splitting import Piece
-from schemas.event import StreamEvent, to_epoch_ms
+from schemas.event import StreamEvent
 from schemas.receipt import Receipt
 
 Refuse = Callable[[BaseException, str, str], Answer]
@@ -44,6 +45,7 @@ class Webhook(NamedTuple):
     read: Read
     payload: bytes
     event_id: str
+    received_ms: int
     received_at: datetime
     address: str
     traceparent: str
@@ -57,7 +59,7 @@ class Webhook(NamedTuple):
             repository=repository,
             delivery_id=delivery_id,
             key=key,
-            received_ms=to_epoch_ms(self.received_at),
+            received_ms=self.received_ms,
             payload=self.payload,
             content_type=content_type,
             headers=headers,
@@ -111,14 +113,15 @@ class Shortcut:
         is_large = size_bytes > source.max_body_bytes or arrived.head_bytes > self._most_bytes
         if is_repeated or is_many or is_large or not self._in_flight.has_room(size_bytes):
             return False
-        receiver, now = self._receiver, self._receiver.clock.now()
+        receiver, now_ms = self._receiver, self._receiver.clock.now_ms()
+        now = moment(now_ms)
         read = way.reader.read(headers, body, now=now)
         if read is None:
             return False
         address = self._proxies.sender(arrived.peer, raw_headers=arrived.headers)
         if read.proof.key_id:
             receiver.key_use.note(read.proof.key_id, tenant=source.tenant, source=source.name, now=now, log=receiver.telemetry.log)
-        webhook = Webhook(source, read, body, receiver.ids.mint(), now, address, receiver.telemetry.new_traceparent())
+        webhook = Webhook(source, read, body, receiver.ids.mint(), now_ms, now, address, receiver.telemetry.new_traceparent())
         reach("receiver.before_append")
         if self._keeper.takes_at_once:
             prepared = webhook.prepared(way.form)

@@ -11,8 +11,9 @@ the sender; the message says for our log which one it was. Only a repeated heade
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ingest.given import Given, given_by, signed_id
 from ingest.keys import Key
@@ -23,19 +24,18 @@ from ingest.timestamps import refuse_stale, written
 from schemas.errors import BadSignature
 
 
-@dataclass(slots=True)
-class Proof:
+class Proof(NamedTuple):
     """Why a request was believed: enough, with the body, to verify it again years later."""
 
-    key_id: str = ""
-    signature_headers: dict[str, str] = field(default_factory=dict)
+    key_id: str
+    signature_headers: dict[str, str]
     signed_url: str = ""
 
 
 def verify(scheme: Scheme, *, request: Request, secrets: Sequence[Key], now: datetime) -> Proof:
     """Raises BadSignature, StaleTimestamp when it is only too old or too new, and MalformedRequest for a repeated header."""
     if scheme.algorithm == "none":
-        return Proof()
+        return Proof("", {})
     given = given_by(request, scheme=scheme)
     contents = signed_contents(scheme, request=request, given=given)
     matched = ""
