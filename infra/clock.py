@@ -30,19 +30,22 @@ def moment(epoch_ms: int) -> datetime:
 
 
 class RandomDigits:
-    """Random hexadecimal digits, asked of the system many at a time: a receiver needs some for every event. One thread at a time."""
+    """Texts of random hexadecimal digits, made many at a time of what the system gives: a receiver needs some for every event."""
 
-    __slots__ = ("_at", "_digits")
-    MANY = 8192
+    __slots__ = ("_length", "_ready")
+    MANY = 256
 
-    def __init__(self) -> None:
-        self._digits, self._at = "", 0
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._ready: list[str] = []
 
-    def take(self, count: int) -> str:
-        start, self._at = self._at, self._at + count
-        if self._at > len(self._digits):
-            self._digits, start, self._at = os.urandom(self.MANY // 2).hex(), 0, count
-        return self._digits[start : self._at]
+    def take(self) -> str:
+        try:
+            return self._ready.pop()
+        except IndexError:  # Safe in several threads, which may all find it empty.
+            length, digits = self._length, os.urandom(self.MANY * (self._length + 1) // 2).hex()
+            self._ready += [digits[at : at + length] for at in range(0, self.MANY * length, length)]
+            return self._ready.pop()
 
 
 @dataclass(slots=True)
@@ -54,19 +57,19 @@ class EventIds:
     _counter: int = 0
     _start: str = ""
     """What all ids of a millisecond begin with."""
-    _random: RandomDigits = field(default_factory=RandomDigits)
+    _random: RandomDigits = field(default_factory=lambda: RandomDigits(16))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def mint(self) -> str:
         with self._lock:
             now_ms = self.clock.now_ms()
             if now_ms > self._last_ms:
-                self._begin(now_ms, counter=int(self._random.take(3), 16) & 0x07FF)
+                self._begin(now_ms, counter=int(self._random.take()[:3], 16) & 0x07FF)
             else:
                 self._counter += 1
                 if self._counter > 0x0FFF:
                     self._begin(self._last_ms + 1, counter=0)
-            random = self._random.take(16)
+            random = self._random.take()
             return f"{self._start}{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:]}"
 
     def _begin(self, now_ms: int, *, counter: int) -> None:

@@ -130,7 +130,7 @@ class Tracing:
         # A traceparent becomes a span when somebody asks: of most of a worker's spans nobody does. In a list, so that whoever has a
         # copy of the context, as tasks have, finds the same span.
         self._current: ContextVar[Span | Begun | None] = ContextVar("hooklake_span", default=None)
-        self._random = RandomDigits()
+        self._random = RandomDigits(48)
         self.records = provider is not None
 
     def span(self, name: str, *, traceparent: str, links: Sequence[str], attributes: Mapping[str, object]) -> AbstractContextManager[Span]:
@@ -145,7 +145,7 @@ class Tracing:
         return Span(parent, current=self._current, recorded=recorded)
 
     def new_traceparent(self) -> str:
-        random = self._random.take(48)
+        random = self._random.take()
         return f"00-{random[:32]}-{random[32:]}-{NOT_RECORDED}"
 
     def go_on(self, traceparent: str) -> None:

@@ -107,30 +107,32 @@ class Shortcut:
             return True
 
     def _begins(self, arrived: Arrived, exchange: Exchange, way: Way) -> bool:
-        source, body = way.source, arrived.body
-        headers, size_bytes = dict(arrived.headers), len(body)
-        is_repeated, is_many = len(headers) < len(arrived.headers), len(headers) > self._most_headers
-        is_large = size_bytes > source.max_body_bytes or arrived.head_bytes > self._most_bytes
-        if is_repeated or is_many or is_large or not self._in_flight.has_room(size_bytes):
+        _, raw_headers, body, peer, head_bytes = arrived
+        source, reader, form = way
+        headers, size_bytes = dict(raw_headers), len(body)
+        if len(headers) < len(raw_headers) or len(headers) > self._most_headers or head_bytes > self._most_bytes:
+            return False
+        if size_bytes > source.max_body_bytes or not self._in_flight.has_room(size_bytes):
             return False
         receiver, now_ms = self._receiver, self._receiver.clock.now_ms()
         now = moment(now_ms)
-        read = way.reader.read(headers, body, now=now)
+        read = reader.read(headers, body, now=now)
         if read is None:
             return False
-        address = self._proxies.sender(arrived.peer, raw_headers=arrived.headers)
-        if read.proof.key_id:
-            receiver.key_use.note(read.proof.key_id, tenant=source.tenant, source=source.name, now=now, log=receiver.telemetry.log)
-        webhook = Webhook(source, read, body, receiver.ids.mint(), now_ms, now, address, receiver.telemetry.new_traceparent())
+        telemetry, keeper = receiver.telemetry, self._keeper
+        if key_id := read.proof.key_id:
+            receiver.key_use.note(key_id, tenant=source.tenant, source=source.name, now=now, log=telemetry.log)
+        address = self._proxies.sender(peer, raw_headers=raw_headers)
+        webhook = Webhook(source, read, body, receiver.ids.mint(), now_ms, now, address, telemetry.new_traceparent())
         reach("receiver.before_append")
-        if self._keeper.takes_at_once:
-            prepared = webhook.prepared(way.form)
+        if keeper.takes_at_once:
+            prepared = webhook.prepared(form)
             self._in_flight.take(size_bytes)
-            self._keeper.begin(prepared, told=lambda receipt, error: self._told(receipt, error, webhook=webhook, exchange=exchange))
+            keeper.begin(prepared, told=lambda receipt, error: self._told(receipt, error, webhook=webhook, exchange=exchange))
         else:
             event = webhook.event()
             self._in_flight.take(size_bytes)
-            self._wait(webhook, exchange, self._keeper.keep([event]))
+            self._wait(webhook, exchange, keeper.keep([event]))
         return True
 
     def _told(self, receipt: Receipt | None, error: BaseException | None, *, webhook: Webhook, exchange: Exchange) -> None:
