@@ -10,12 +10,12 @@ import asyncio
 from typing import Any, cast
 
 import httptools
-import orjson
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from infra.running.corking import Corked
 from infra.running.direct import Arrived, Direct, Exchange, HeaderLines
+from infra.running.refusal import QueuedRefusal, refusal
 from infra.running.serving_limits import WHOLE_BODY, ServingLimits
 from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
@@ -26,6 +26,8 @@ LOOK_AGAIN_S = 0.01
 # So many connections above the limit are waited for, which takes a file each, and no longer than this.
 AWAITED_ABOVE_LIMIT = 12
 AWAITED_FOR_S = 1.0
+# Of what came together with the end of another request nobody knows how much is head: more than any head may have.
+UNKNOWN_BYTES = 1 << 62
 
 
 class Serving(uvicorn.Config):
@@ -54,7 +56,7 @@ class Connection(HttpToolsProtocol):
         """The head is here, and nobody knows yet which way the request goes."""
         self._body: list[bytes] = []
         self._chunk_bytes = 0
-        """How much came at once with the end of the head."""
+        """How much came at once with the end of the head; unknown behind the end of another request."""
         self._is_idle = False
         self._idle_since = 0.0
 
@@ -95,13 +97,14 @@ class Connection(HttpToolsProtocol):
         if self._is_held and not self.transport.is_closing():
             self._take_the_long_way()
         if self._reads_head and not self.transport.is_closing():
-            self._head_goes_on(len(data))
+            self._head_goes_on()
         elif not self._reads_body and self.cycle is not None and self.cycle.response_complete:  # type: ignore[redundant-expr]
             self._rest()  # It brought the rest of what was answered before, or nothing at all.
 
-    def _head_goes_on(self, more_bytes: int) -> None:
+    def _head_goes_on(self) -> None:
         """The parser keeps an unfinished header in memory, however long it is: count here, and set a deadline."""
-        self._head_bytes += more_bytes
+        # What may be another request's, up to its last byte, is not held against this one.
+        self._head_bytes += self._chunk_bytes if self._chunk_bytes != UNKNOWN_BYTES else 1
         if self._head_bytes > self.config.limits.max_head_bytes:
             self._refuse(HeadersTooLarge("the request's headers are longer than this server reads"), status=431)
         elif self._deadline is None:
@@ -137,6 +140,7 @@ class Connection(HttpToolsProtocol):
             self._begin_cycle()
             # Most bodies come with their head, before the application begins: it need not set a deadline for them.
             self.scope[WHOLE_BODY] = True  # type: ignore[literal-required]
+        self._chunk_bytes = UNKNOWN_BYTES
         super().on_message_complete()
 
     def _takes_the_short_way(self) -> bool:
@@ -156,7 +160,7 @@ class Connection(HttpToolsProtocol):
         body, peer = b"".join(self._body), self.client[0] if self.client else ""
         arrived = Arrived(self.url, self.headers, body, peer, self._head_bytes + self._chunk_bytes - len(body))
         if self.config.direct(arrived, exchange):
-            self._is_held, self._body = False, []
+            self._is_held, self._body, self._chunk_bytes = False, [], UNKNOWN_BYTES
             return True
         self.cycle = before
         return False
@@ -169,11 +173,11 @@ class Connection(HttpToolsProtocol):
 
     def _begin_cycle(self) -> None:
         """Hands the request to the application, with what is here of its body; raises HttpParserError when its target is none."""
-        self._is_held = False
         url, headers = self.url, self.headers
         path = httptools.parse_url(url).path
         if path is None or not path.isascii():  # type: ignore[redundant-expr]  # uvicorn takes both for granted
             raise httptools.HttpParserInvalidURLError("the target has no path, or one that is not ASCII")
+        self._is_held = False
         super().on_message_begin()
         self.url = url
         self.headers += headers
@@ -268,9 +272,25 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: Refused | Overloaded, *, status: int) -> None:
-        """Answers what is no request for the application; the connection ends, since its framing is lost."""
-        body = orjson.dumps({"error": {"code": error.code, "message": str(error)}})
-        again = b"retry-after: %d\r\n" % error.retry_after_s if isinstance(error, Overloaded) else b""
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n" % (len(body), again)
-        self.transport.write(STATUS_LINE[status] + head + body)
-        self.transport.close()
+        """Answers what is no request for the application, after all before it; the connection ends, since its framing is lost."""
+        said = refusal(error, status=status)
+        if self._has_unanswered_before():
+            self._queue(QueuedRefusal(said, transport=self.transport))
+        else:
+            self.transport.write(said)
+            self.transport.close()
+
+    def _has_unanswered_before(self) -> bool:
+        """Whether requests before the one that is read now wait for answers; theirs are the first that their sender will read."""
+        if self._reads_body and not self._is_held:
+            return bool(self.pipeline)  # It has a cycle itself, the newest.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]  # None before the first request.
+
+    def _queue(self, queued: QueuedRefusal) -> None:
+        if self._reads_body and not self._is_held:
+            self.pipeline.popleft()  # What is refused was waiting for its turn, and was not begun.
+        self._disarm()
+        self._reads_head = self._reads_body = self._is_held = False
+        self.cycle = cast(RequestResponseCycle, queued)
+        self.parser = cast(httptools.HttpRequestParser, queued)  # Whatever else is sent is dropped.
+        self.pipeline.appendleft((self.cycle, self.app))

@@ -37,7 +37,7 @@ class Arrived(NamedTuple):
     """At most so many had the head."""
 
 
-class _Nobody:
+class Nobody:
     """Who would be told that a body goes on, or that its sender is gone: nobody waits for either here."""
 
     def set(self) -> None:
@@ -48,7 +48,7 @@ class Exchange:
     """One request on its short way; to uvicorn, which queues others behind it and waits for its end, a cycle of its own."""
 
     __slots__ = ("_connection", "_transport", "disconnected", "keep_alive", "response_complete")
-    message_event = _Nobody()
+    message_event = Nobody()
 
     def __init__(self, connection: Connection, *, transport: asyncio.Transport, keep_alive: bool) -> None:
         self._connection = connection

@@ -239,6 +239,28 @@ def test_pipelined_requests_are_answered_in_order(wire: socket.socket) -> None:
     assert [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]] == [b"202", b"404", b"202"]
 
 
+@pytest.mark.parametrize("query", ["", "?long"])
+@pytest.mark.parametrize(
+    ("rest", "status"),
+    [
+        pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ", 408, id="slow head"),
+        pytest.param(b"no request\r\n\r\n", 400, id="malformed"),
+    ],
+)
+def test_an_accepted_request_has_its_answer_before_the_next_one_is_refused(
+    wire: socket.socket, stored: Stored, query: str, rest: bytes, status: int
+) -> None:
+    body = PUSH[:-1] + b" " * 120_000 + b"}"
+    good = head(f"Content-Length: {len(body)}", body=body).replace(PATH.encode(), f"{PATH}{query}".encode(), 1) + body
+
+    wire.sendall(good + rest)
+    received = b"".join(iter(lambda: wire.recv(65536), b""))
+
+    _, accepted, refused = received.split(b"HTTP/1.1 ")
+    assert (accepted[:3], refused[:3]) == (b"202", b"%d" % status)
+    assert json.loads(accepted.partition(b"\r\n\r\n")[2])["event_id"] in stored()
+
+
 def test_nothing_of_all_this_was_an_error_of_ours(receiver: RunningReceiver) -> None:
     assert [line for line in receiver.lines if line.get("level") == "error" or "exception" in line or line["event"] == "not JSON"] == []
     assert post_push(receiver.port).status == 202

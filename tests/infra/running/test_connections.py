@@ -1,8 +1,9 @@
-"""Which of the two ways a request takes that is here to its last byte, as far as its connection decides it."""
+"""What one connection does with what comes over it: which way a request takes, what is said when, and how long nobody has to read it."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,10 @@ from infra.running.serving import _Config
 from infra.running.serving_limits import ServingLimits
 
 DEADLINE_S = 20.0
-REQUEST = b"POST /hooks/demo/github HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
+HEAD = b"POST /hooks/demo/github HTTP/1.1\r\nhost: a\r\n"
+REQUEST = HEAD + b"content-length: 2\r\n\r\n{}"
+LONG_REQUEST = HEAD + b"content-length: 120000\r\n\r\n" + b"x" * 120_000
+BOTH_WAYS = pytest.mark.parametrize("is_short", [pytest.param(True, id="short way"), pytest.param(False, id="long way")])
 
 
 class Client(asyncio.Transport):
@@ -25,41 +29,80 @@ class Client(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.is_closed = False
+        self.is_aborted = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("192.0.2.7", 1234) if name in {"peername", "sockname"} else default
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.is_closed
         self.written += data
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_closed
 
     def close(self) -> None:
-        raise AssertionError("nobody has asked for an end of this connection")
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+    def pause_reading(self) -> None:
+        return
+
+    def resume_reading(self) -> None:
+        return
+
+    @property
+    def statuses(self) -> list[int]:
+        return [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", self.written)]
 
 
 class Serving:
-    """An application, one connection to it, and who was asked about what came over that."""
+    """An application, one connection to it, and who was asked about what came over that; answers wait for `may_answer`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = True, **limits: int) -> None:
         self.ways: list[str] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.is_answered = asyncio.Event()
-        config = _Config(self, limits=ServingLimits(), direct=self._direct)
+        self._is_short = is_short
+        self._answering: list[asyncio.Task[None]] = []
+        config = _Config(self, limits=ServingLimits(**limits), direct=self._direct)
         config.load()
         self.connection = Connection(config=config, server_state=ServerState(), app_state={})
-        self.connection.connection_made(Client())
+        self.client = Client()
+        self.connection.connection_made(self.client)
 
     def _direct(self, arrived: Arrived, exchange: Exchange) -> bool:
+        if not self._is_short:
+            return False
         self.ways.append(f"short: {arrived.body.decode()}")
-        exchange.answer((202, (), b""))
+        if self.may_answer.is_set():
+            exchange.answer((202, (), b""))
+        else:
+            self._answering.append(asyncio.create_task(self._answer(exchange)))
         return True
+
+    async def _answer(self, exchange: Exchange) -> None:
+        await self.may_answer.wait()
+        exchange.answer((202, (), b""))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.ways.append("long")
+        while (await receive()).get("more_body"):
+            pass
+        await self.may_answer.wait()
         await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
         self.is_answered.set()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - of what is written to a client nobody sets an event
+            await asyncio.sleep(0.005)
 
 
 async def test_a_request_that_is_whole_takes_the_short_way() -> None:
@@ -87,3 +130,69 @@ async def test_what_has_to_be_waited_for_is_the_application_s(happens: Callable[
         await serving.is_answered.wait()
 
     assert serving.ways == ["long"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("cut", [0, 1000], ids=["at once", "in two pieces"])
+async def test_a_long_body_does_not_count_as_part_of_the_head_behind_it(is_short: bool, cut: int) -> None:
+    serving = Serving(is_short=is_short)
+    serving.connection.data_received(LONG_REQUEST[:cut])
+
+    serving.connection.data_received(LONG_REQUEST[cut:] + REQUEST[:40])
+    serving.connection.data_received(REQUEST[40:])
+
+    await eventually(lambda: len(serving.client.statuses) == 2)
+    assert serving.client.statuses == [202, 202]
+    assert not serving.client.is_closed
+
+
+@BOTH_WAYS
+async def test_a_head_without_an_end_is_cut_off_behind_another_request_too(is_short: bool) -> None:
+    serving = Serving(is_short=is_short)
+
+    serving.connection.data_received(REQUEST + HEAD)
+    serving.connection.data_received(b"x-endless: " + b"x" * 70_000)
+
+    await eventually(lambda: serving.client.is_closed)
+    assert serving.client.statuses == [202, 431]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("next_bytes", "status"),
+    [
+        pytest.param([HEAD, b"x-endless: " + b"x" * 70_000], 431, id="head without an end"),
+        pytest.param([b"\x16\x03\x01\x02"], 400, id="no request"),
+        pytest.param([HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n"], 400, id="broken chunk"),
+        pytest.param([HEAD + b"transfer-encoding: chunked\r\n\r\n", b"zz\r\n"], 400, id="broken chunk, later"),
+        pytest.param([b"POST http://a HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n"], 400, id="no path"),
+        pytest.param([b"POST http://a HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"], 400, id="no path, whole"),
+        pytest.param([HEAD], 408, id="slow head"),
+    ],
+)
+async def test_a_refusal_waits_for_the_answer_to_the_request_before(is_short: bool, next_bytes: list[bytes], status: int) -> None:
+    serving = Serving(is_short=is_short, head_timeout_ms=20)
+    serving.may_answer.clear()
+
+    serving.connection.data_received(REQUEST + next_bytes[0])
+    for more in next_bytes[1:]:
+        serving.connection.data_received(more)
+    await asyncio.sleep(0.2)  # Ten times what a head may take: the time itself is what is tried.
+    serving.connection.data_received(b"more of it")
+    before = (serving.client.statuses, serving.client.is_closed)
+    serving.may_answer.set()
+    await eventually(lambda: serving.client.is_closed)
+
+    assert before == ([], False)
+    assert serving.client.statuses == [202, status]
+    assert len(serving.ways) == 1
+
+
+async def test_a_broken_request_that_the_application_has_begun_is_refused_at_once() -> None:
+    serving = Serving()
+    serving.connection.data_received(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    await eventually(lambda: serving.ways == ["long"])
+
+    serving.connection.data_received(b"zz\r\n")
+
+    assert (serving.client.statuses, serving.client.is_closed) == ([400], True)
