@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import httptools
 import uvicorn
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from infra.running.corking import Corked
@@ -59,6 +60,8 @@ class Connection(HttpToolsProtocol):
         """How much came at once with the end of the head; unknown behind the end of another request."""
         self._is_idle = False
         self._idle_since = 0.0
+        self._begun: RequestResponseCycle | None = None
+        """What the application answers now; the newest request is `cycle`, which may wait behind it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -83,6 +86,10 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        # uvicorn tells the newest request only. An earlier one would be written to a connection that is gone, which is an error.
+        if self._begun is not None:
+            self._begun.disconnected = True
+            self._begun.message_event.set()
         # uvicorn lets it run on where the client reset the connection: for the idle time it would keep the last request in memory.
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -192,6 +199,10 @@ class Connection(HttpToolsProtocol):
         for body in self._body:
             super().on_body(body)
         self._body = []
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._begun = cycle
+        super()._start_asgi_task(cycle, app)
 
     @property
     def default_headers(self) -> HeaderLines:

@@ -196,3 +196,18 @@ async def test_a_broken_request_that_the_application_has_begun_is_refused_at_onc
     serving.connection.data_received(b"zz\r\n")
 
     assert (serving.client.statuses, serving.client.is_closed) == ([400], True)
+
+
+@pytest.mark.parametrize("method", [b"POST", b"HEAD"])
+async def test_all_requests_of_a_lost_connection_are_told(method: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    serving = Serving(is_short=False)
+    serving.may_answer.clear()
+    serving.connection.data_received(REQUEST.replace(b"POST", method) + REQUEST)
+    await eventually(lambda: serving.ways == ["long"])
+
+    serving.connection.connection_lost(None)
+    serving.may_answer.set()
+    async with asyncio.timeout(DEADLINE_S):
+        await serving.is_answered.wait()
+
+    assert (serving.client.written, serving.ways, caplog.messages) == (b"", ["long"], [])
