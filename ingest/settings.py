@@ -34,7 +34,7 @@ class IngestSettings(Strict):
     )
     body_timeout_ms: int = Field(15_000, ge=100, description="How long a body may take to arrive before the answer is 408.")
     head_timeout_ms: int = Field(5_000, ge=100, description="How long a request's headers may take before its connection is closed.")
-    idle_timeout_ms: int = Field(30_000, ge=1000, description="How long a connection may wait for its next request.")
+    idle_timeout_ms: int = Field(30_000, ge=1000, description="How long a connection may wait for its next request, or for a reader.")
     max_headers: int = Field(64, ge=8, description="The most headers a request may have before the answer is 431.")
     max_header_bytes: int = Field(16_384, ge=1024, description="The most bytes its headers may have before the answer is 431.")
     max_connections: int = Field(

@@ -62,6 +62,8 @@ class Connection(HttpToolsProtocol):
         self._idle_since = 0.0
         self._begun: RequestResponseCycle | None = None
         """What the application answers now; the newest request is `cycle`, which may wait behind it."""
+        self._unread: asyncio.TimerHandle | None = None
+        """Ends it when nobody reads what was written."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,6 +87,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._is_read()
         super().connection_lost(exc)
         # uvicorn tells the newest request only. An earlier one would be written to a connection that is gone, which is an error.
         if self._begun is not None:
@@ -212,6 +215,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
+            self._must_be_read()
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -244,7 +248,7 @@ class Connection(HttpToolsProtocol):
     def _end_idle(self) -> None:
         self.timeout_keep_alive_task = None
         if self._is_idle and self._idle_left_s <= 0:
-            self.transport.close()
+            self._close()
         else:
             self.timeout_keep_alive_handler()  # It brought a request after all.
 
@@ -280,16 +284,43 @@ class Connection(HttpToolsProtocol):
         if self._reads_head and self._head_bytes and not self.transport.is_closing():
             self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)
         else:
-            self.transport.close()
+            self._close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._must_be_read()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._is_read()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._must_be_read()
+
+    def _must_be_read(self) -> None:
+        """Answers that nobody reads are kept for as long as a connection that nobody uses; closing alone would wait for ever."""
+        if self._unread is None and self in self.connections:
+            self._unread = self.loop.call_later(self.config.limits.idle_timeout_ms / 1000, self._look_for_a_reader)
+
+    def _look_for_a_reader(self) -> None:
+        # As in `_expired`: who was held up has not seen yet that there is room again.
+        self._unread = self.loop.call_later(LOOK_AGAIN_S, self.transport.abort)
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _refuse(self, error: Refused | Overloaded, *, status: int) -> None:
         """Answers what is no request for the application, after all before it; the connection ends, since its framing is lost."""
         said = refusal(error, status=status)
         if self._has_unanswered_before():
-            self._queue(QueuedRefusal(said, transport=self.transport))
+            self._queue(QueuedRefusal(said, transport=self.transport, close=self._close))
         else:
             self.transport.write(said)
-            self.transport.close()
+            self._close()
 
     def _has_unanswered_before(self) -> bool:
         """Whether requests before the one that is read now wait for answers; theirs are the first that their sender will read."""

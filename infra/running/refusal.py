@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -22,12 +23,13 @@ def refusal(error: Refused | Overloaded, *, status: int) -> bytes:
 class QueuedRefusal:
     """A refusal behind other answers: to uvicorn, which begins it in its turn, a cycle; to what is sent later, a parser that drops it."""
 
-    __slots__ = ("_said", "_transport", "disconnected", "keep_alive", "response_complete")
+    __slots__ = ("_close", "_said", "_transport", "disconnected", "keep_alive", "response_complete")
     message_event = Nobody()
 
-    def __init__(self, said: bytes, *, transport: asyncio.Transport) -> None:
+    def __init__(self, said: bytes, *, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self._said = said
         self._transport = transport
+        self._close = close
         self.keep_alive = False
         self.disconnected = False
         self.response_complete = False
@@ -36,7 +38,7 @@ class QueuedRefusal:
         self.response_complete = True
         if not self._transport.is_closing():
             self._transport.write(self._said)
-            self._transport.close()
+            self._close()
 
     def feed_data(self, _data: bytes) -> None:
         return

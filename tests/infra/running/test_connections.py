@@ -16,9 +16,10 @@ from infra.running.direct import Arrived, Exchange
 from infra.running.serving import _Config
 from infra.running.serving_limits import ServingLimits
 
-DEADLINE_S = 20.0
+DEADLINE_S = 10.0
 HEAD = b"POST /hooks/demo/github HTTP/1.1\r\nhost: a\r\n"
 REQUEST = HEAD + b"content-length: 2\r\n\r\n{}"
+CLOSING = HEAD + b"connection: close\r\ncontent-length: 0\r\n\r\n"
 LONG_REQUEST = HEAD + b"content-length: 120000\r\n\r\n" + b"x" * 120_000
 BOTH_WAYS = pytest.mark.parametrize("is_short", [pytest.param(True, id="short way"), pytest.param(False, id="long way")])
 
@@ -211,3 +212,47 @@ async def test_all_requests_of_a_lost_connection_are_told(method: bytes, caplog:
         await serving.is_answered.wait()
 
     assert (serving.client.written, serving.ways, caplog.messages) == (b"", ["long"], [])
+
+
+async def test_a_client_that_reads_no_answers_has_as_long_as_an_idle_one() -> None:
+    serving = Serving(idle_timeout_ms=20)
+    serving.connection.data_received(REQUEST)
+
+    serving.connection.pause_writing()
+
+    await eventually(lambda: serving.client.is_aborted)
+
+
+async def test_a_client_that_reads_on_stays() -> None:
+    serving = Serving(idle_timeout_ms=20)
+    serving.connection.pause_writing()
+
+    serving.connection.resume_writing()
+    await asyncio.sleep(0.2)  # Ten times what it had: the time itself is what is tried.
+
+    assert not serving.client.is_closed
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("last", [pytest.param(CLOSING, id="an answer"), pytest.param(b"no request\r\n\r\n", id="a refusal")])
+@pytest.mark.parametrize("is_held_up", [False, True])
+async def test_nobody_waits_for_ever_until_the_last_answer_is_read(is_short: bool, last: bytes, is_held_up: bool) -> None:
+    serving = Serving(is_short=is_short, idle_timeout_ms=20)
+    if is_held_up:
+        serving.may_answer.clear()
+        serving.connection.data_received(REQUEST)
+
+    serving.connection.data_received(last)
+    serving.may_answer.set()
+
+    await eventually(lambda: serving.client.is_aborted)
+
+
+async def test_a_connection_that_is_lost_is_not_remembered() -> None:
+    serving = Serving(idle_timeout_ms=20)
+    serving.connection.pause_writing()
+
+    serving.connection.connection_lost(None)
+    await asyncio.sleep(0.2)  # Ten times what it had: the time itself is what is tried.
+
+    assert not serving.client.is_aborted

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,23 @@ def test_an_idle_connection_is_closed_after_its_time(listener: socket.socket, se
     connection.close()
 
 
+def test_a_client_that_reads_no_answers_is_not_kept_for_ever(listener: socket.socket, server: subprocess.Popen[str]) -> None:
+    with socket.create_connection(listener.getsockname(), timeout=1) as client:
+        send_until_nobody_reads(client, b"GET /0 HTTP/1.1\r\nhost: a\r\n\r\n" * 1000)
+
+        end = time.monotonic() + 25  # five times what it has
+        while is_held(client, server):
+            assert time.monotonic() < end, "the server keeps the connection"
+            time.sleep(0.05)
+        assert server.poll() is None
+
+
+def send_until_nobody_reads(client: socket.socket, data: bytes) -> None:
+    with suppress(TimeoutError):
+        while True:
+            client.sendall(data)
+
+
 def test_a_client_that_sends_an_empty_line_is_idle_all_the_same(listener: socket.socket, server: subprocess.Popen[str]) -> None:
     connection = get(listener, "/0")
     connection.sock.sendall(b"\r\n")
@@ -166,15 +184,18 @@ def test_what_came_while_the_server_was_held_up_is_read_before_a_deadline_counts
 
 
 def wait_until_accepted(connection: http.client.HTTPConnection, server: subprocess.Popen[str]) -> None:
-    """Until the server's process has the other end of the connection."""
-    port, end = connection.sock.getsockname()[1], time.monotonic() + 20
-    while time.monotonic() < end:
-        found = {link.readlink().name for link in Path(f"/proc/{server.pid}/fd").iterdir() if link.is_symlink()}
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        if any(int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in found for row in rows):
-            return
+    end = time.monotonic() + 20
+    while not is_held(connection.sock, server):
+        assert time.monotonic() < end, "the connection was not accepted in time"
         time.sleep(0.01)
-    raise AssertionError("the connection was not accepted in time")
+
+
+def is_held(client: socket.socket, server: subprocess.Popen[str]) -> bool:
+    """Whether the server's process has the other end of the connection."""
+    port = client.getsockname()[1]
+    found = {link.readlink().name for link in Path(f"/proc/{server.pid}/fd").iterdir() if link.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in found for row in rows)
 
 
 def test_sigusr1_leaves_an_idle_client_its_time(listener: socket.socket, server: subprocess.Popen[str]) -> None:
