@@ -281,7 +281,10 @@ class Connection(HttpToolsProtocol):
 
     def _end(self) -> None:
         self._deadline = None
-        if self._reads_head and self._head_bytes and not self.transport.is_closing():
+        if self.flow.read_paused:
+            # Requests before it wait for answers, and we have not read on: its time begins again.
+            self._arm(self.config.limits.head_timeout_ms / 1000)
+        elif self._reads_head and self._head_bytes and not self.transport.is_closing():
             self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)
         else:
             self._close()

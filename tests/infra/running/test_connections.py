@@ -256,3 +256,17 @@ async def test_a_connection_that_is_lost_is_not_remembered() -> None:
     await asyncio.sleep(0.2)  # Ten times what it had: the time itself is what is tried.
 
     assert not serving.client.is_aborted
+
+
+async def test_a_head_that_nobody_reads_on_is_not_too_slow() -> None:
+    serving = Serving(head_timeout_ms=20)
+    serving.may_answer.clear()
+    serving.connection.data_received(REQUEST + REQUEST + HEAD)
+    await asyncio.sleep(0.2)  # Ten times what a head may take: the time itself is what is tried.
+
+    serving.may_answer.set()
+    await eventually(lambda: len(serving.client.statuses) == 2)
+    serving.connection.data_received(REQUEST.removeprefix(HEAD))
+
+    await eventually(lambda: len(serving.client.statuses) == 3)
+    assert serving.client.statuses == [202, 202, 202]
