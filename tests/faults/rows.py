@@ -109,15 +109,20 @@ def rows_called(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class Outcome:
-    """One row after a run; `control_red` is None for a row that has no control yet."""
+    """One row after a run; `control_red` is None for a row that has no control yet, or whose control was not run.
+
+    What was skipped says nothing about a row, and is kept by its reason with how many tests it kept from running.
+    """
 
     row: str
     what: str
     seed: int
     tests: int = 0
     failed: list[str] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
     controls: int = 0
     green_controls: list[str] = field(default_factory=list)
+    skipped_controls: dict[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -127,44 +132,59 @@ class Outcome:
     def control_red(self) -> bool | None:
         return not self.green_controls if self.controls else None
 
+    @property
+    def lacks_its_control(self) -> bool:
+        """Whether it has one that could not be run, so that nobody has seen its tests fail."""
+        return not self.controls and bool(self.skipped_controls)
+
     def as_dict(self) -> dict[str, object]:
         facts = asdict(self)
         return {"row": self.row, "seed": self.seed, "passed": self.passed, "control_red": self.control_red, **facts}
 
 
 class RowsPlugin:
-    """Collects outcomes by row while pytest runs; deselects every test of other rows, and every test of none."""
+    """Collects outcomes of the chosen rows while pytest runs; deselects every test of other rows, and every test of none."""
 
     def __init__(self, *, only: Collection[str], seed: int) -> None:
-        self._only = only
-        self._seed = seed
-        self.outcomes: dict[str, Outcome] = {}
+        # All of them from the beginning: a row of which nothing runs must not be missing in the end.
+        self.outcomes = {row: Outcome(row, ROWS[row], seed) for row in only}
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        chosen = [item for item in items if any(row in self._only for row in rows_of(item, "fault") + rows_of(item, "control"))]
+        chosen = [item for item in items if self._of(item, "fault") or self._of(item, "control")]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        # What a server cannot be brought into is skipped, and says nothing.
-        if (report.when == "call" and not report.skipped) or report.failed:
+        if report.skipped:
+            self._note_skipped(item, why=reason_of(report))
+        elif report.when == "call" or report.failed:
             self._note(item, has_passed=report.passed)
         return report
 
     def _note(self, item: pytest.Item, *, has_passed: bool) -> None:
-        for row in rows_of(item, "fault"):
-            outcome = self._outcome(row)
+        for outcome in self._of(item, "fault"):
             outcome.tests += 1
             outcome.failed += [] if has_passed else [item.nodeid]
-        for row in rows_of(item, "control"):
-            outcome = self._outcome(row)
+        for outcome in self._of(item, "control"):
             outcome.controls += 1
             outcome.green_controls += [] if has_passed else [item.nodeid]
 
-    def _outcome(self, row: str) -> Outcome:
-        return self.outcomes.setdefault(row, Outcome(row, ROWS[row], self._seed))
+    def _note_skipped(self, item: pytest.Item, *, why: str) -> None:
+        for outcome in self._of(item, "fault"):
+            outcome.skipped[why] = outcome.skipped.get(why, 0) + 1
+        for outcome in self._of(item, "control"):
+            outcome.skipped_controls[why] = outcome.skipped_controls.get(why, 0) + 1
+
+    def _of(self, item: pytest.Item, marker: str) -> list[Outcome]:
+        return [self.outcomes[row] for row in rows_of(item, marker) if row in self.outcomes]
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """Why a test was skipped, in its own words."""
+    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return said.removeprefix("Skipped: ")
 
 
 def rows_of(item: pytest.Item, marker: str) -> list[str]:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.documents import ROOT
-from tests.faults.rows import ROWS, Outcome, rows_called
+from tests.faults.__main__ import complaints, exit_code, write
+from tests.faults.rows import ROWS, Outcome, RowsPlugin, rows_called
+
+pytest_plugins = ["pytester"]
 
 WITHOUT_CONTROL = {"SCALE": "a way to run the archive, and no fault: there is no protection to take away"}
 """Rows whose test nobody has seen fail, and why."""
@@ -55,3 +59,73 @@ def test_a_row_passes_when_all_its_tests_did_and_its_control_is_red_when_they_sa
 def test_a_row_without_a_control_says_so() -> None:
     assert Outcome("B1", "a kill", seed=7, tests=1).control_red is None
     assert not Outcome("B1", "a kill", seed=7).passed
+
+
+A_RUN = """
+    import pytest
+
+    @pytest.fixture
+    def tracer():
+        pytest.skip("strace is missing")
+
+    @pytest.mark.fault("B5")
+    def test_nobody_can_slow_a_disk_down(tracer): ...
+
+    @pytest.mark.control("B5")
+    def test_nor_that_of_the_control(tracer): ...
+
+    @pytest.mark.fault("B4")
+    def test_a_hang(): ...
+
+    @pytest.mark.control("B4")
+    def test_a_hang_that_does_harm(): ...
+
+    @pytest.mark.fault("B4", "B1")
+    def test_a_hang_that_needs_a_tracer():
+        pytest.skip("strace is missing")
+
+    @pytest.mark.fault("B6")
+    def test_a_reset(): ...
+
+    @pytest.mark.control("B6")
+    @pytest.mark.skip(reason="there is no proxy")
+    def test_a_reset_that_does_harm(): ...
+"""
+
+
+@pytest.fixture
+def outcomes(pytester: pytest.Pytester) -> dict[str, Outcome]:
+    """The rows B4 to B7 after a run in which some tests could not be run, and B7 had none."""
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    fault(row)\n    control(row)")
+    pytester.makepyfile(A_RUN)
+    rows = RowsPlugin(only=["B4", "B5", "B6", "B7"], seed=7)
+    pytester.inline_run("-p", "no:cacheprovider", plugins=[rows])
+    return rows.outcomes
+
+
+def test_a_row_that_could_not_be_run_is_written_down_as_not_passed_with_the_reason(outcomes: dict[str, Outcome], tmp_path: Path) -> None:
+    write(list(outcomes.values()), path=tmp_path / "faults.json")
+
+    written = {row["row"]: row for row in json.loads((tmp_path / "faults.json").read_text())}
+    assert {name: (row["passed"], row["control_red"]) for name, row in written.items()} == {
+        "B4": (True, True),
+        "B5": (False, None),
+        "B6": (True, None),
+        "B7": (False, None),
+    }
+    assert written["B5"]["skipped"] == {"strace is missing": 1}
+    assert written["B5"]["skipped_controls"] == {"strace is missing": 1}
+
+
+def test_a_run_that_left_a_row_or_its_control_out_fails_and_says_why(outcomes: dict[str, Outcome]) -> None:
+    chosen = list(outcomes.values())
+
+    assert complaints(chosen) == [
+        "B4: 1 of 2 tests not run: strace is missing",
+        "B5 was not run: strace is missing",
+        "the control of B5 was not run: strace is missing",
+        "the control of B6 was not run: there is no proxy",
+        "B7 was not run: none of its tests was found, or the run ended before them",
+    ]
+    assert [exit_code([outcomes[row]], pytest_code=0) for row in ("B4", "B5", "B6", "B7")] == [0, 1, 1, 1]
+    assert (exit_code(chosen, pytest_code=0), exit_code([outcomes["B4"]], pytest_code=1), exit_code([], pytest_code=0)) == (1, 1, 1)
