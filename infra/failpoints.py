@@ -11,6 +11,7 @@ Each place is named where it is reached; without the variable, reaching one does
     spool.before_settle                                               a receiver that empties a spool, once the log has a batch of it
     worker.after_read, .before_run, .before_settle, .after_settle     a child of a worker, around each of its steps
     requeue.before, .after, discard.before, .after                    `hooklake dead-letters`, around each letter
+    begin_release.before, .after                                      `hooklake quarantine release`, around noting that it appends
     decide_quarantined.before, .after                                 `hooklake quarantine`, around each decision
     replay.before_append, .after_append                               `hooklake replay`, around each call that hands events to a group
     replay.before_group, .after_group                                 the same, around making a group that begins with the history

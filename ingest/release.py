@@ -26,7 +26,7 @@ from infra.settings import load_settings
 from infra.streams.decided import OPEN
 from infra.streams.letter_filter import LetterFilter
 from infra.streams.probe import refuse_unfit_log
-from infra.streams.quarantine import DISCARDED, RELEASED, QuarantinedRequests
+from infra.streams.quarantine import DISCARDED, RELEASED, RELEASING, QuarantinedRequests
 from infra.streams.stream import EventStream
 from ingest.releasing import REFUSED, WOULD, Releaser
 from ingest.sources import Sources
@@ -42,6 +42,7 @@ SHOWN_REASONS = 5
 LONGEST_BECAUSE = 2000
 NOTES = {REFUSED: "are refused again", "already": "were {done} before", RELEASED: "were released before", "gone": "are gone"}
 NOTES[DISCARDED] = "were discarded before"
+NOTES[RELEASING] = "may be on the log already, as their release was begun: release them"
 
 Names = Annotated[list[str] | None, typer.Argument(help="Ids of refused requests, as `list` shows them.")]
 All = Annotated[bool, typer.Option("--all", help="All open ones that the filters let pass.")]
@@ -136,7 +137,7 @@ def discard(
 ) -> None:
     """Closes refused requests for good, with a record of who did so and why; nothing is deleted.
 
-    Exits with 1 when one was released or discarded before, or is gone.
+    Exits with 1 when one was released or discarded before, is being released, or is gone.
     """
     among = filter_of(STATES, tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
     if not because.strip() and not dry_run:
@@ -196,7 +197,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
 
 def report(choice: Choice, *, results: Counter[str], done: str, reasons: Counter[str], is_dry: bool, as_json: bool) -> None:
     if as_json:
-        counts = {answer: results[answer] for answer in (RELEASED, DISCARDED, REFUSED, "already", "gone")}
+        counts = {answer: results[answer] for answer in (RELEASED, DISCARDED, RELEASING, REFUSED, "already", "gone")}
         counts |= {"would_be_released": results[WOULD]} if done == WOULD else {}
         print_json({"found": choice.count, **counts, "reasons": dict(reasons), "dry_run": is_dry})
         return

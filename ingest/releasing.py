@@ -1,7 +1,8 @@
 """Owns letting a refused request in after all: it is verified again, with today's secrets and as of the time when it came.
 
-Its event gets the id that was given to it when it was refused. So the order is: append, then write down that it was released; whoever
-dies in between is repeated, finds the event on the log, and appends nothing.
+Its event gets the id that was given to it when it was refused. So the order is: write down that the release is begun, append, then
+write down that it was released; whoever dies in between is repeated, finds the event on the log, and appends nothing. From the first of
+these on nobody can discard it, and what was discarded before is not appended.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import datetime
 
 from infra.clock import Clock
 from infra.streams.decided import OPEN
-from infra.streams.quarantine import RELEASED, QuarantinedRequests
+from infra.streams.quarantine import BEGUN, RELEASED, QuarantinedRequests
 from infra.streams.stream import EventStream
 from ingest.events import auth_context, event_of
 from ingest.headers import Headers
@@ -51,6 +52,8 @@ class Releaser:
         answer, events = self._examine(name)
         if not events:
             return answer
+        if (begun := self._requests.begin_release(name, by=by)) != BEGUN:
+            return begun
         receipts = self._runner.run(self._append(events))
         return self._requests.close_as(RELEASED, name, by=by, event_id=receipts[0].event_id)
 

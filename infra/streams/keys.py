@@ -11,7 +11,8 @@ All keys of shard n carry the hash tag `{n}`, so that one script may touch them 
                                                        group's next worker that can takes them back, into the retry stream
     {n}:delayed, {n}:delayed:bodies            zset, hash  retries and scheduled events that wait for server time
     {n}:dead, {n}:dead:state                   stream, hash  dead letters, and what became of them
-    {n}:quarantine, {n}:quarantine:state       stream, hash  requests that were refused and kept aside, and what became of them
+    {n}:quarantine, {n}:quarantine:state       stream, hash  requests that were refused and kept aside, and what became of them;
+                                               `releasing:<entry id>` of one whose event is being appended: who began that
     {n}:outcomes                               stream  what was settled, one packed entry per settled batch; and aliases
     {n}:seen:<period>:<bucket>                 hash    delivery ids of one period; children of a full bucket are <bucket>.<digits>
     {n}:seen:<hours>h:<period>:<bucket>        hash    the same of sources with a window of their own, whose periods are shorter

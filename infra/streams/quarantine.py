@@ -13,6 +13,7 @@ from schemas.event import from_epoch_ms, to_epoch_ms
 from schemas.quarantined import QuarantinedRequest
 
 RELEASED, DISCARDED = "released", "discarded"
+BEGUN, RELEASING = "begun", "releasing"
 TEXTS = ("event_id", "tenant_id", "source", "code", "reason", "remote_address", "query")
 LISTS = ("removed_headers", "repeated_headers")
 
@@ -66,7 +67,15 @@ class QuarantinedRequests(DecidedEntries[QuarantinedRequest]):
     def _with(self, request: QuarantinedRequest, decision: Decision) -> QuarantinedRequest:
         return request.model_copy(update={"decided_at": decision.at, "decided_by": decision.by, "because": decision.because})
 
+    def begin_release(self, name: str, *, by: str) -> str:
+        """`begun`, or why its event must not be appended: `already`, `discarded` or `gone`. Nobody can discard it from then on."""
+        shard, entry_id = place_of(name)
+        return self._decide("begin_release", shard=shard, args=[entry_id, by])
+
     def close_as(self, state: str, name: str, *, by: str, because: str = "", event_id: str = "") -> str:
-        """`state`, or why nothing was done: `already`, the other state, or `gone`. To be called when a released event is on the log."""
+        """`state`, or why nothing was done: `already`, the other state, `releasing` or `gone`.
+
+        To be called when a released event is on the log. `releasing` is what cannot be discarded, as its release was begun.
+        """
         shard, entry_id = place_of(name)
         return self._decide("decide_quarantined", shard=shard, args=[entry_id, by, state, because, event_id])

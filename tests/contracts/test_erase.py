@@ -16,9 +16,11 @@ from infra.streams import janitor
 from infra.streams.dead_letters import DeadLetters
 from infra.streams.erasing import Chosen, Erasing
 from infra.streams.keys import Keys
+from infra.streams.letter_filter import LetterFilter
 from infra.streams.overview import overview
 from infra.streams.pipelining import Pipeline
 from infra.streams.purging import Purging
+from infra.streams.quarantine import BEGUN, QuarantinedRequests
 from infra.streams.ranges import ArchiveLog
 from infra.streams.reading import Lease
 from infra.streams.settle import Ack, RetryLater
@@ -92,6 +94,21 @@ async def test_everything_of_a_tenant_goes_and_nothing_of_any_other(
     lost = await settle_as(await reader_of(pipeline, keys), pipeline, keys, *((lease, Ack()) for lease in in_hand))
     assert {lease.fields[b"tenant_id"] for lease in lost} == {GOES.encode()}
     assert len(lost) == 3
+
+
+async def test_a_refused_request_whose_release_was_broken_off_goes_with_the_word_of_it(
+    stream: EventStream, pipeline: Pipeline, keys: Keys, client: Any, erasing: Erasing, log: LogSettings, home: Path
+) -> None:
+    await stream.quarantine(a_refused_request(tenant_id=GOES), cap=1000, cap_bytes=10**6)
+    requests = QuarantinedRequests.open(log, home=home)
+    begun = [requests.begin_release(request.id, by="me@here") for request in requests.entries(LetterFilter())]
+    requests.close()
+
+    erasing.erase(Chosen(GOES))
+
+    assert begun == [BEGUN]
+    assert (await overview(pipeline, keys=keys)).quarantined == 0
+    assert [client.exists(keys.quarantine_state(shard)) for shard in keys.all_shards()] == [0, 0]
 
 
 @pytest.mark.fault("F2")

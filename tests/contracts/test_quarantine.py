@@ -14,7 +14,7 @@ from infra.clock import Clock, EventIds
 from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.letter_filter import LetterFilter
-from infra.streams.quarantine import DISCARDED, RELEASED, QuarantinedRequests
+from infra.streams.quarantine import BEGUN, DISCARDED, RELEASED, RELEASING, QuarantinedRequests
 from infra.streams.stream import EventStream
 from schemas.quarantined import QuarantinedRequest
 
@@ -78,8 +78,29 @@ async def test_at_most_one_decision_is_made(stream: EventStream, requests: Quara
     ]
 
 
+@pytest.mark.fault("QUARANTINE")
+async def test_what_is_about_to_be_appended_is_not_discarded_and_what_was_discarded_not_appended(
+    stream: EventStream, requests: QuarantinedRequests, keys: Keys, client: Any
+) -> None:
+    for _ in range(2):
+        await stream.quarantine(a_refused_request(), **CAPS)
+    first, second = requests.entries(EVERYTHING)
+
+    begun = [requests.begin_release(first.id, by="me@here") for _ in range(2)]
+    too_late = requests.close_as(DISCARDED, first.id, by="you@there", because="no")
+    (still,) = requests.find(first.id)
+    released = requests.close_as(RELEASED, first.id, by="me@here", event_id=first.event_id)
+    requests.close_as(DISCARDED, second.id, by="you@there", because="no")
+
+    assert (begun, too_late, still.state, released) == ([BEGUN, BEGUN], RELEASING, "open", RELEASED)
+    assert [requests.begin_release(name, by="me@here") for name in (first.id, second.id)] == ["already", DISCARDED]
+    states = [field for shard in keys.all_shards() for field in client.hkeys(keys.quarantine_state(shard))]
+    assert sorted(states) == sorted(request.id.partition("-")[2].encode() for request in (first, second))
+
+
 async def test_a_request_that_is_not_there_cannot_be_decided_about(requests: QuarantinedRequests) -> None:
     assert requests.close_as(DISCARDED, "0-1-1", by="me", because="no") == "gone"
+    assert requests.begin_release("0-1-1", by="me") == "gone"
 
 
 @pytest.mark.fault("QUARANTINE")

@@ -88,7 +88,7 @@ ROWS = {
     "F2": "an operator erases a tenant, while its events are in work everywhere",
     "E20": "kill -9 of the archive in the middle of a refresh of a gold table",
     "HOSTILE": "thousands of requests made to break the receiver, over raw sockets",
-    "QUARANTINE": "a flood of forged requests; a refused request is released twice, or its release dies half-way",
+    "QUARANTINE": "a flood of forged requests; a refused request is released twice, or discarded meanwhile, or its release dies half-way",
     "SCALE": "the archive's executors are processes of their own, or those of a standalone cluster",
     "REPLAY": "kill -9 of a replay, or of the archive that gives back what is owed, at each step; the log dies meanwhile",
     "I4": "an event is delivered again, or its worker has lost it",

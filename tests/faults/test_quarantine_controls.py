@@ -29,6 +29,18 @@ async def test_without_its_state_a_request_is_decided_about_twice(
 
 
 @pytest.mark.control("QUARANTINE")
+async def test_without_a_word_before_the_append_a_request_is_released_and_discarded(
+    monkeypatch: pytest.MonkeyPatch, stream: EventStream, requests: QuarantinedRequests, keys: Keys, client: Any
+) -> None:
+    break_script(monkeypatch, "begin_release", ("redis.call('HSET', KEYS[2], 'releasing:' .. ARGV[1], ARGV[2])", ""))
+
+    with pytest.raises(AssertionError, match="releasing"):
+        await quarantine.test_what_is_about_to_be_appended_is_not_discarded_and_what_was_discarded_not_appended(
+            stream, requests, keys, client
+        )
+
+
+@pytest.mark.control("QUARANTINE")
 async def test_without_its_cap_a_flood_is_kept_whole(
     monkeypatch: pytest.MonkeyPatch, stream: EventStream, requests: QuarantinedRequests, keys: Keys, client: Any
 ) -> None:

@@ -27,7 +27,7 @@ for _, id in ipairs(ARGV) do
     local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
     if entry and not (mark and below(mark, place(id))) then
         local state = redis.call('HGET', KEYS[2], id)
-        redis.call('HDEL', KEYS[2], id)
+        redis.call('HDEL', KEYS[2], id, 'releasing:' .. id)
         erased = erased + redis.call('XDEL', KEYS[1], id)
         if state then
             erased = erased + redis.call('XDEL', KEYS[1], string.match(state, ':(.+)$') or '0-1')

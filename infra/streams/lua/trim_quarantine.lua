@@ -13,6 +13,7 @@ local expired = past_retention(KEYS[1], ARGV[1], ARGV[2])
 for _, entry in ipairs(expired) do
     redis.call('XDEL', KEYS[1], entry[1])
     local was_decided = redis.call('HDEL', KEYS[2], entry[1])
+    redis.call('HDEL', KEYS[2], 'releasing:' .. entry[1])
     if value(entry[2], 'record') == 'request' and was_decided == 0 then
         local whose = (value(entry[2], 'tenant_id') or '') .. ':' .. (value(entry[2], 'source') or '')
         redis.call('HINCRBY', KEYS[3], 'decided:' .. whose, 1)
