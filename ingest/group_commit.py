@@ -29,10 +29,11 @@ class _Waiting:
 
 
 class GroupCommit:
-    """Appends records to the newest segment; after any error of the disk that segment is left for good.
+    """Appends records to the newest segment; after any error that segment is left for good.
 
     A disk that failed to sync may have dropped what it was given and say next time that all is well. So what was synced before
     the error is believed, what was part of it is cut off, and nothing is ever added behind it.
+    Whoever waits is told, whatever happens: the thread goes on after an error, and if it cannot, everybody hears so from then on.
     """
 
     def __init__(self, folder: Folder, *, first_number: int, segment_bytes: int, clock: Clock) -> None:
@@ -44,7 +45,10 @@ class GroupCommit:
         self._changed = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._sealing: list[Answer] = []
+        self._in_hand: list[_Waiting] = []
+        self._sealing_in_hand: list[Answer] = []
         self._is_closing = False
+        self._has_ended = False
         self._segment: Segment | None = None
         self._descriptor = -1
         self._end = 0
@@ -58,14 +62,22 @@ class GroupCommit:
         """
         synced: Answer = self._loop.create_future()
         with self._changed:
+            if self._has_ended:
+                then(None)
+                raise SpoolUnavailable(self._why_ended)
             self._waiting.append(_Waiting(payload, events, synced, then))
             self._changed.notify()
         await synced
 
     async def seal(self) -> Place:
-        """Lets the next record begin a new segment; where that will be. All segments before it are whole and may be deleted."""
+        """Lets the next record begin a new segment; where that will be. All segments before it are whole and may be deleted.
+
+        Raises SpoolUnavailable when there is no next record, as the thread has ended.
+        """
         sealed: Answer = self._loop.create_future()
         with self._changed:
+            if self._has_ended:
+                raise SpoolUnavailable(self._why_ended)
             self._sealing.append(sealed)
             self._changed.notify()
         return await sealed
@@ -77,29 +89,54 @@ class GroupCommit:
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
+    @property
+    def _why_ended(self) -> str:
+        return f"nobody writes to the spool {self._folder.path} any more; the receiver has to be started again"
+
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._sealing or self._is_closing)
-                batch, self._waiting = self._waiting, []
-                sealing, self._sealing = self._sealing, []
-            for part in parts(batch):
-                self._commit(part)
-            if sealing:
-                self._leave()
-                self._loop.call_soon_threadsafe(_sealed, sealing, Place(self._next_number, 0))
-            if not batch and not sealing:
-                self._leave()
-                return
+        try:
+            while self._take():
+                for part in parts(tuple(self._in_hand)):
+                    self._commit(part)
+                    del self._in_hand[: len(part)]
+                if self._sealing_in_hand:
+                    self._leave()
+                    self._loop.call_soon_threadsafe(_sealed, self._sealing_in_hand, Place(self._next_number, 0))
+            self._leave()
+        finally:
+            self._end_for_good()
+
+    def _take(self) -> bool:
+        """Waits for something to do, and has it in hand; false when there will be nothing more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._sealing or self._is_closing)
+            self._in_hand, self._waiting = self._waiting, []
+            self._sealing_in_hand, self._sealing = self._sealing, []
+        return bool(self._in_hand or self._sealing_in_hand)
+
+    def _end_for_good(self) -> None:
+        with self._changed:
+            self._has_ended = True
+            waiting = [*self._in_hand, *self._waiting]
+            sealing = [*self._sealing_in_hand, *self._sealing]
+        with contextlib.suppress(RuntimeError):  # The event loop is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(_failed, waiting, self._why_ended)
+            self._loop.call_soon_threadsafe(_not_sealed, sealing, self._why_ended)
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
         try:
             ends = self._write(batch)
         except OSError as error:
-            self._cut()
-            self._loop.call_soon_threadsafe(_failed, batch, f"the disk of the spool {self._folder.path} failed: {error}")
+            self._fail(batch, why=f"the disk of the spool {self._folder.path} failed: {error}")
+        except Exception as error:
+            # No memory, or a mistake of ours: a thread that ended by it would leave everybody waiting for ever.
+            self._fail(batch, why=f"writing to the spool {self._folder.path} failed: {error!r}")
         else:
             self._loop.call_soon_threadsafe(_synced, batch, ends)
+
+    def _fail(self, batch: Sequence[_Waiting], *, why: str) -> None:
+        self._cut()
+        self._loop.call_soon_threadsafe(_failed, batch, why)
 
     def _write(self, batch: Sequence[_Waiting]) -> list[Place]:
         segment = self._open_segment()
@@ -159,6 +196,12 @@ def _sealed(sealing: Sequence[Answer], place: Place) -> None:
     for answer in sealing:
         if not answer.done():
             answer.set_result(place)
+
+
+def _not_sealed(sealing: Sequence[Answer], why: str) -> None:
+    for answer in sealing:
+        if not answer.done():
+            answer.set_exception(SpoolUnavailable(why))
 
 
 def parts(batch: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from infra.segments import Record
 from infra.spools import Folder, Place
 from ingest.group_commit import GroupCommit
 from schemas.errors import SpoolUnavailable
+
+DEADLINE_S = 5
 
 
 @pytest.fixture
@@ -124,6 +126,55 @@ async def test_a_disk_that_fails_for_long_is_not_filled_with_segments(
             await writer.write(b"lost", events=1, then=nothing)
 
     assert [segment.number for segment in folder.segments()] == [1]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("a mistake of ours")])
+async def test_whatever_goes_wrong_is_said_to_who_waits_and_the_next_one_is_written(
+    folder: Folder, writer: GroupCommit, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ends: list[Place | None] = []
+    await writer.write(b"before", events=1, then=nothing)
+
+    monkeypatch.setattr("ingest.group_commit.write_all", raising(error))
+    with pytest.raises(SpoolUnavailable, match=type(error).__name__):
+        await asyncio.wait_for(writer.write(b"lost", events=1, then=ends.append), DEADLINE_S)
+    monkeypatch.undo()
+    await asyncio.wait_for(writer.write(b"after", events=1, then=ends.append), DEADLINE_S)
+
+    assert (ends[0], len(ends)) == (None, 2)
+    assert payloads(folder) == [b"before", b"after"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_thread_that_ends_is_said_to_all_who_wait_and_all_who_come_later(
+    folder: Folder, writer: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[Place | None] = []
+    monkeypatch.setattr(writer, "_cut", raising(MemoryError()))
+    monkeypatch.setattr("ingest.group_commit.write_all", raising(MemoryError()))
+    monkeypatch.setattr("ingest.group_commit.MOST_BYTES", 1)  # each of them a write of its own
+    waiting = [writer.write(b"%d" % number, events=1, then=ends.append) for number in range(3)]
+
+    outcomes = await asyncio.wait_for(asyncio.gather(*waiting, writer.seal(), return_exceptions=True), DEADLINE_S)
+    later = [writer.write(b"later", events=1, then=ends.append), writer.seal()]
+    outcomes += await asyncio.wait_for(asyncio.gather(*later, return_exceptions=True), DEADLINE_S)
+
+    assert [type(outcome) for outcome in outcomes] == [SpoolUnavailable] * 6
+    assert ends == [None] * 4
+
+
+async def test_who_comes_when_it_was_closed_is_told_so(writer: GroupCommit) -> None:
+    await writer.close()
+
+    with pytest.raises(SpoolUnavailable):
+        await asyncio.wait_for(writer.write(b"too late", events=1, then=nothing), DEADLINE_S)
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 async def test_sealing_lets_the_next_record_begin_a_segment(folder: Folder, writer: GroupCommit) -> None:

@@ -13,7 +13,7 @@ from infra.spools import read_spools
 from infra.streams.packed import unpack
 from ingest.backlog import Batch
 from ingest.spool import Spool
-from schemas.errors import SpoolFull
+from schemas.errors import SpoolFull, SpoolUnavailable
 from schemas.event import StreamEvent
 from tests.events import an_event
 from tests.ingest.spooling import segment_files, spooled_events
@@ -132,3 +132,28 @@ async def test_a_record_that_is_damaged_does_not_keep_its_shard_for_ever(spool: 
     assert await spool.rest(upto=spool.end)
 
     assert spool.is_empty
+
+
+async def test_a_spool_that_ran_out_of_memory_has_no_room_until_it_has_written_again(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("ingest.group_commit.write_all", fail)
+    with pytest.raises(SpoolUnavailable):
+        await asyncio.wait_for(spool.keep([an_event()], shard=0), 5)
+    had_room = spool.has_room
+    monkeypatch.undo()
+    await asyncio.wait_for(spool.try_disk(), 5)
+
+    assert (had_room, spool.has_room) == (False, True)
+
+
+async def test_a_spool_that_nobody_writes_to_any_more_has_no_room_and_says_so(spool: Spool) -> None:
+    await spool.close()
+
+    for _ in range(2):
+        with pytest.raises(SpoolUnavailable):
+            await asyncio.wait_for(spool.keep([an_event()], shard=0), 5)
+
+    await asyncio.wait_for(spool.try_disk(), 5)
+    assert (spool.has_room, spool.is_empty, spool.size_bytes) == (False, True, 0)
