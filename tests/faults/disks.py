@@ -1,4 +1,6 @@
-"""Owns disks that fail: a file system in a file, which can be copied as a power cut would leave it, and one that can be filled."""
+"""Owns disks that fail: a file system in a file, which can be copied as a power cut would leave it, one that can be filled, and syncs
+that take long or fail.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from tests.infra.running.processes import until
 
 IMAGE_BYTES = 64 * 1024 * 1024
 
@@ -99,6 +105,27 @@ def _in_memory(at: Path, *, size: str) -> Iterator[None]:
         yield
     finally:
         _run("umount", "--lazy", str(at))
+
+
+@contextmanager
+def injected(pid: int, fault: str) -> Iterator[None]:
+    """Harms the syncs of a process that runs; skips the test where that is not possible."""
+    if shutil.which("strace") is None or os.geteuid() != 0:
+        pytest.skip("strace is missing, or may not be used")
+    command = ["strace", "-f", "-qq", "-p", str(pid), "-e", "trace=fdatasync", "-e", f"inject=fdatasync:{fault}"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:
+        try:
+            until(lambda: all(is_traced(task) for task in Path(f"/proc/{pid}/task").iterdir()), what="strace has attached")
+            yield
+        finally:
+            tracer.terminate()
+
+
+def is_traced(task: Path) -> bool:
+    try:
+        return "TracerPid:\t0" not in (task / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # It has ended meanwhile.
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from infra.running.initialise import initialise
 from infra.settings import LogSettings
 from infra.spools import read_spools
 from infra.streams.keys import Keys
-from tests.faults.receiver_process import post, receiver
+from tests.faults.receiver_process import ReceiverProcess, post, receiver_process
 from tests.infra.running.processes import until
 from tests.infra.streams.raw import open_raw
 from tests.ports import free_port
@@ -27,12 +27,12 @@ class Outage:
 
     server: EmbeddedServer
     home: Path
-    hook: str
+    receiver: ReceiverProcess
     answers: dict[str, httpx.Response] = field(default_factory=dict)
 
     def send(self, *deliveries: str) -> list[httpx.Response]:
         for delivery in deliveries:
-            self.answers[delivery] = post(self.hook, home=self.home, delivery=delivery)
+            self.answers[delivery] = post(self.receiver.hook, home=self.home, delivery=delivery)
         return [self.answers[delivery] for delivery in deliveries]
 
     @property
@@ -73,7 +73,7 @@ def outage(module: str, *, folder: Path, server: EmbeddedServer | None = None, l
     if server is None:
         own.start()
     try:
-        with receiver(module, home=home, log_url=log_url or own.url, **settings) as hook:
-            yield Outage(own, home, hook)
+        with receiver_process(module, home=home, log_url=log_url or own.url, settings=settings) as running:
+            yield Outage(own, home, running)
     finally:
         own.kill()

@@ -12,7 +12,7 @@ from infra.running.embedded import EmbeddedServer
 from infra.running.initialise import initialise
 from infra.segments import HEAD_BYTES
 from infra.spools import Folder, read_spools
-from tests.faults.disks import disk, small_disk, why_no_mounts
+from tests.faults.disks import disk, injected, small_disk, why_no_mounts
 from tests.faults.outage import entries_on, outage, stored_on
 from tests.faults.receiver_process import BODY, REAL, post, receiver
 from tests.infra.running.processes import until
@@ -108,6 +108,40 @@ def test_a_full_disk_beneath_the_log_is_spooled_and_beneath_both_it_is_503(tmp_p
     assert (all(stored[delivery] == 1 for delivery in at.accepted)) is is_faithful
     assert {"before", "log-full-9", "after"} <= at.accepted
     assert at.spooled("log-full-9")
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("B11")),
+        pytest.param(IGNORES_ITS_DISK, False, id="control", marks=pytest.mark.control("B11")),
+    ],
+)
+def test_a_disk_that_fails_to_sync_the_spool_is_503_once_and_what_was_accepted_is_on_it(
+    tmp_path: Path, module: str, is_faithful: bool
+) -> None:
+    with disk(tmp_path) as own_disk:
+        spool_on(own_disk.mounted, home=tmp_path / "home")
+        with outage(module, folder=tmp_path) as at:
+            at.server.kill()
+            at.send("before")
+            (child,) = at.receiver.children
+            with injected(child, "error=EIO:when=1"):
+                (failed,) = at.send("not-synced")
+            with own_disk.after_a_power_cut() as left:
+                spool_on(left, home=tmp_path / "after")
+                survived = {event.delivery_id for event in spooled_events(tmp_path / "after")}
+            accepted = at.accepted
+            at.send("after")
+            at.server.start()
+            at.drained()
+            stored = at.stored()
+
+    assert (failed.status_code == 503 and failed.json()["error"]["code"] == "spool_unavailable") is is_faithful
+    assert (accepted == survived) is is_faithful
+    assert at.spooled("before", "after")
+    assert stored == dict.fromkeys(at.accepted, 1)
 
 
 def fill(path: Path) -> None:

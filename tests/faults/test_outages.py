@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.settings import LogSettings
 from schemas.errors import StreamUnavailable
+from tests.faults.disks import injected
 from tests.faults.outage import Outage, outage
 from tests.faults.receiver_process import REAL
 from tests.infra.running.processes import until
@@ -145,20 +143,6 @@ def slow(at: Outage) -> Iterator[None]:
     """Its disk takes longer to sync than the receiver waits."""
     with injected(at.server.pid, "delay_enter=700ms"):
         yield
-
-
-@contextmanager
-def injected(pid: int, fault: str) -> Iterator[None]:
-    """Harms the syncs of a process that runs."""
-    if shutil.which("strace") is None or os.geteuid() != 0:
-        pytest.skip("strace is missing, or may not be used")
-    command = ["strace", "-f", "-qq", "-p", str(pid), "-e", "trace=fdatasync", "-e", f"inject=fdatasync:{fault}"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:
-        try:
-            until(lambda: "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text(), what="strace has attached")
-            yield
-        finally:
-            tracer.terminate()
 
 
 @contextmanager

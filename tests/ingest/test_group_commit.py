@@ -76,6 +76,7 @@ async def test_a_segment_that_is_long_enough_is_followed_by_another(folder: Fold
     assert len(payloads(folder)) == 30
 
 
+@pytest.mark.fault("B11")
 async def test_after_a_sync_that_failed_nobody_is_answered_and_the_segment_is_left_as_it_was(
     folder: Folder, writer: GroupCommit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
