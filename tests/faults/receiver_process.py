@@ -45,6 +45,15 @@ class ReceiverProcess:
         return sum(int(status.split("VmRSS:")[1].split()[0]) for status in statuses)
 
     @property
+    def threads(self) -> int:
+        return sum(len(list((Path("/proc") / str(pid) / "task").iterdir())) for pid in self.children)
+
+    @property
+    def open_files(self) -> int:
+        """Connections among them."""
+        return sum(len(list((Path("/proc") / str(pid) / "fd").iterdir())) for pid in self.children)
+
+    @property
     def hook(self) -> str:
         return f"http://127.0.0.1:{self.port}/hooks/demo/github"
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +212,84 @@ def test_a_receiver_that_keeps_nothing_has_lost_what_it_accepted(broken: Outage,
 
     stored = broken.stored()
     assert [delivery for delivery in deliveries if not stored[delivery]] != []
+
+
+HANGS_FOR_S = {1: 3, 5: 30}
+"""By how much larger than at its smallest the test is."""
+SENDERS = 8
+
+
+@pytest.mark.fault("B4")
+def test_a_log_that_hangs_for_long_lets_nothing_pile_up_and_nobody_wait(tmp_path: Path, times: int) -> None:
+    with outage(REAL, folder=tmp_path) as at:
+        said = send_through_a_hang(at, seconds=HANGS_FOR_S[times])
+        at.drained()
+        stored = at.stored()
+        until(lambda: not at.spooled(*_sent(at)), what="events go straight to the log again")
+
+    assert {answer.status_code for answer in at.answers.values()} == {202}
+    assert stored == dict.fromkeys(said.deliveries, 1)
+    # Those that wait for the log when it begins to hang wait for `log.timeout_ms`, half a second, and nobody after them.
+    assert said.longest_s < 5
+    assert said.spooled > SENDERS * HANGS_FOR_S[times]
+    # A connection for each sender; a thread for the spool, and those that look at the log, which are few however long it hangs.
+    assert said.most_threads <= said.threads_before + 8
+    assert said.most_open_files <= said.open_files_before + SENDERS + 16
+    assert said.most_memory_kb <= said.memory_kb_before + 16 * 1024
+
+
+@dataclass(slots=True)
+class Said:
+    """What a receiver looked like before its log hung, and at most while it did; and how it answered meanwhile."""
+
+    threads_before: int
+    open_files_before: int
+    memory_kb_before: int
+    most_threads: int = 0
+    most_open_files: int = 0
+    most_memory_kb: int = 0
+    longest_s: float = 0
+    spooled: int = 0
+    deliveries: list[str] = field(default_factory=list)
+
+
+def send_through_a_hang(at: Outage, *, seconds: float) -> Said:
+    """Some senders that pause a little after each answer, from when the log hangs until it is back."""
+    at.send(*(f"first-{number}" for number in range(20)))
+    said = Said(at.receiver.threads, at.receiver.open_files, at.receiver.memory_kb)
+    is_over = threading.Event()
+
+    def send(sender: int) -> None:
+        for number in itertools.count():
+            if is_over.wait(0.02):
+                return
+            began = time.monotonic()
+            at.send(f"{sender}-{number}")
+            said.longest_s = max(said.longest_s, time.monotonic() - began)
+
+    with ThreadPoolExecutor(SENDERS) as pool:
+        sending = [pool.submit(send, sender) for sender in range(SENDERS)]
+        try:
+            with hanging(at):
+                _watch(at, said=said, seconds=seconds)
+            answered = len(at.answers)
+            until(lambda: len(at.answers) >= answered + SENDERS, what="they send on when the log is back")
+        finally:
+            is_over.set()
+    for one in sending:
+        one.result()
+    said.deliveries = list(at.answers)
+    said.spooled = sum(at.spooled(delivery) for delivery in said.deliveries)
+    return said
+
+
+def _watch(at: Outage, *, said: Said, seconds: float) -> None:
+    until_then = time.monotonic() + seconds
+    while time.monotonic() < until_then:
+        said.most_threads = max(said.most_threads, at.receiver.threads)
+        said.most_open_files = max(said.most_open_files, at.receiver.open_files)
+        said.most_memory_kb = max(said.most_memory_kb, at.receiver.memory_kb)
+        time.sleep(0.1)
 
 
 def _sent(at: Outage) -> list[str]:
