@@ -1,7 +1,9 @@
 """Owns the certificates that Amazon SNS signs with: fetched from the one kind of address that may have them, and kept.
 
 Off unless a source asks for it (`fetch_certificates`). A request names the certificate that signed it, so whoever can post here
-chooses an address: only `sns.<region>.amazonaws.com` is ever called, over TLS, without following it anywhere, a few times a minute.
+chooses an address: only `sns.<region>.amazonaws.com` is ever called, over TLS, without following it anywhere, a few times a minute, and
+for messages of the source's own topics only. Who knows such a topic can still use up the fetches of a minute with names that he makes
+up; messages under certificates that are here already do not wait for that.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ Fetch = Callable[[str], bytes]
 class Certificates(Sequence[Key]):
     """The keys that were fetched so far, as the secrets of a source."""
 
-    def __init__(self, scheme: Scheme, *, at: str, fetch: Fetch | None = None) -> None:
+    def __init__(self, scheme: Scheme, *, at: str, topics: frozenset[str] = frozenset(), fetch: Fetch | None = None) -> None:
         self._scheme = scheme
+        self._topics = topics
         self._at = at
         self._fetch = fetch or fetched
         self._kept: dict[str, tuple[Key, datetime]] = {}
@@ -45,6 +48,9 @@ class Certificates(Sequence[Key]):
 
     async def obtain(self, request: Request, *, now: datetime) -> None:
         """Has the certificate that the request names; raises BadSignature when there is none, Unavailable when Amazon does not answer."""
+        # First of all: who does not know a topic of the source, which no answer tells, can use up no fetch.
+        if self._topics and text_at(request.json, "TopicArn") not in self._topics:
+            raise BadSignature("the message is of an SNS topic that is not among the source's topics")
         address = text_at(request.json, ADDRESS)
         if not is_amazons(address):
             raise BadSignature(f"{ADDRESS} is no address of Amazon's certificates")

@@ -177,7 +177,7 @@ def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: s
             raise ConfigError(
                 f"{at}.fetch_certificates stands in the place of secrets, for schemes that sign with a certificate: `aws-sns`"
             )
-        return Certificates(scheme, at=at)
+        return Certificates(scheme, at=at, topics=frozenset(given.topics))
     if given.unsigned:
         if given.secrets:
             raise ConfigError(f"{at}.unsigned is set beside secrets, and they would not be looked at: take one of the two out")

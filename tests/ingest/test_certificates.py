@@ -100,6 +100,21 @@ async def test_what_cannot_be_fetched_verifies_nothing(
     assert len(certificates) == 0
 
 
+async def test_a_message_of_another_topic_has_no_certificate_fetched_and_uses_up_no_fetch(vector: Vector) -> None:
+    far = Far(vector.secret)
+    topic = json.loads(vector.body)["TopicArn"]
+    certificates = Certificates(vector.scheme, at="source", topics=frozenset({topic}), fetch=far)
+
+    for forged in (f"{topic}-of-a-stranger", None, [topic]) * MOST_FETCHES:
+        message = json.dumps({**json.loads(vector.body), "TopicArn": forged}).encode()
+        with pytest.raises(BadSignature, match="topics"):
+            await certificates.obtain(Request(Headers([]), message), now=THEN)
+    asked_for_strangers = len(far.asked)
+    await certificates.obtain(vector.request, now=THEN)
+
+    assert (asked_for_strangers, len(certificates)) == (0, 1)
+
+
 async def test_a_flood_of_names_is_asked_about_a_few_times_a_minute(vector: Vector) -> None:
     far = Far(LookupError("nothing there"))
     certificates = Certificates(vector.scheme, at="source", fetch=far)

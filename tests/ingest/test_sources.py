@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
+from infra.clock import Clock
 from infra.settings import load_settings
+from ingest.headers import Headers
 from ingest.keys import key_id_of
+from ingest.request import Request
 from ingest.scheme import Header
 from ingest.schemes import SCHEMES
 from ingest.sources import Sources
-from schemas.errors import ConfigError, UnknownSource
+from schemas.errors import BadSignature, ConfigError, UnknownSource
 from schemas.event import Priority
 
 GITHUB: dict[str, Any] = {"scheme": "github", "secrets": ["file:secrets/good"]}
@@ -107,6 +111,20 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
 def test_a_mistake_is_named_with_its_consequence(home: Path, source: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(home, source)
+
+
+async def test_a_source_that_fetches_certificates_does_so_for_its_own_topics_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("ingest.certificates.fetched", asked.append)
+    topic = "arn:aws:sns:eu-central-1:123456789012:alarms"
+    source = load(home, {"scheme": "aws-sns", "fetch_certificates": True, "topics": [topic]}).find("demo", source="hook")
+    address = "https://sns.eu-central-1.amazonaws.com/SimpleNotificationService-7f.pem"
+    message = Request(Headers([]), orjson.dumps({"TopicArn": f"{topic}-2", "SigningCertURL": address}))
+
+    assert source.certificates is not None
+    with pytest.raises(BadSignature, match="not among the source's topics"):
+        await source.certificates.obtain(message, now=Clock().now())
+    assert asked == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
