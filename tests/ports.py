@@ -26,3 +26,12 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+def is_listening(port: int) -> bool:
+    """Whether anybody accepts connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True

@@ -16,6 +16,7 @@ import pytest
 from infra.settings import LogSettings
 from tests.faults.impatient import ACCEPTED, Impatient
 from tests.ingest.receivers import PATH, PUSH, RunningReceiver, signed_headers, start_receiver, wait_until, write_home
+from tests.ports import is_listening
 
 REAL, BROKEN = "ingest", "tests.faults.broken.receiver_listens_alone"
 IN_USE = "new settings are in use"
@@ -82,14 +83,6 @@ def in_the_middle(port: int, *, delivery_id: str) -> socket.socket:
     sender.sendall(head + b"\r\nexpect: 100-continue\r\n\r\n")
     assert b" 100 " in sender.recv(65536)
     return sender
-
-
-def is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 async def _burst_before_it_leaves(running: RunningReceiver, sender: Impatient) -> None:

@@ -51,6 +51,10 @@ local function stream_of(head)
     return string.byte(head, 37) - 48
 end
 
+local function further_of(head)
+    return string.byte(head, 38) - 48
+end
+
 local function id_of(head)
     return string.sub(head, 13, 28)
 end
@@ -92,7 +96,7 @@ while at <= #ARGV do
             numbers[stream] = numbers[stream] or last_number(stream)
         end
     end
-    at, many = at + 1 + values_in + string.byte(head, 38) - 48, i
+    at, many = at + 1 + values_in + further_of(head), i
 end
 
 -- Their names stand here and not in every call, which has half as many arguments so. A test holds them against `encode`.
@@ -111,10 +115,6 @@ local function fields_of(v, further, ...)
         'repository', ARGV[v + 5], 'delivery_id', ARGV[v + 6], 'key', ARGV[v + 7], 'priority', ARGV[v + 8], 'timestamp', ARGV[v + 9],
         'payload', ARGV[v + 10], 'body_sha256', ARGV[v + 11], 'content_type', ARGV[v + 12], 'headers', ARGV[v + 13],
         'auth_context', ARGV[v + 14], 'traceparent', ARGV[v + 15], ...
-end
-
-local function further_of(head)
-    return string.byte(head, 38) - 48
 end
 
 -- By the number of an event: its record, and the reply to who sent it.

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from infra.running.sockets import listen
+from tests.ports import is_listening
 
 ROOT = Path(__file__).parents[3]
 # Answers after as many seconds as its path says.
@@ -65,14 +66,6 @@ def get(listener: socket.socket, path: str) -> http.client.HTTPConnection:
     connection.request("GET", path)
     assert connection.getresponse().read() == b"ok"
     return connection
-
-
-def is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_sigterm_lets_a_running_request_finish_and_exits_with_0(listener: socket.socket, server: subprocess.Popen[str]) -> None:
