@@ -55,22 +55,29 @@ class EventIds:
     clock: Clock
     _last_ms: int = 0
     _counter: int = 0
+    """The next id has it."""
     _start: str = ""
     """What all ids of a millisecond begin with."""
     _random: RandomDigits = field(default_factory=lambda: RandomDigits(16))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def mint(self) -> str:
+        return self.mint_many(1)[0]
+
+    def mint_many(self, count: int) -> list[str]:
+        """In the order in which they grow."""
         with self._lock:
             now_ms = self.clock.now_ms()
             if now_ms > self._last_ms:
                 self._begin(now_ms, counter=int(self._random.take()[:3], 16) & 0x07FF)
-            else:
-                self._counter += 1
-                if self._counter > 0x0FFF:
-                    self._begin(self._last_ms + 1, counter=0)
-            random = self._random.take()
-            return f"{self._start}{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:]}"
+            return [self._next(self._random.take()) for _ in range(count)]
+
+    def _next(self, random: str) -> str:
+        if self._counter > 0x0FFF:
+            self._begin(self._last_ms + 1, counter=0)
+        minted = f"{self._start}{self._counter:03x}-{_VARIANTS[random[0]]}{random[1:4]}-{random[4:]}"
+        self._counter += 1
+        return minted
 
     def _begin(self, now_ms: int, *, counter: int) -> None:
         self._last_ms, self._counter, time = now_ms, counter, f"{now_ms:012x}"

@@ -38,8 +38,13 @@ def accepted(receipts: Sequence[Receipt]) -> Answer:
     return ACCEPTED, json_headers(body), body
 
 
+def new_event(event_id: str) -> bytes:
+    """What is said of one event that is on the log and was not there before, as nearly all are."""
+    return b'{"event_id":"%b","duplicate":false}' % event_id.encode()
+
+
 def accepted_one(receipt: Receipt) -> Answer:
-    """The same of one event that is on the log, as nearly all are."""
+    """The same of one event that is on the log."""
     body = b'{"event_id":"%b","duplicate":%b}' % (receipt.event_id.encode(), b"true" if receipt.duplicate else b"false")
     return ACCEPTED, json_headers(body), body
 

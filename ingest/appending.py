@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.acknowledged import Life
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.noting import Noting
@@ -12,6 +13,9 @@ from ingest.watch import LogWatch
 from schemas.errors import StreamUnavailable
 from schemas.event import StreamEvent
 from schemas.receipt import Receipt
+
+Owner = tuple[str, str]
+"""Tenant and source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,13 @@ class Appender:
     def note(self, receipt: Receipt, *, tenant: str, source: str, event_type: str) -> None:
         """Counts and tells what the log has taken."""
         if not receipt.duplicate:
-            if self.noting is not None:
-                self.noting.note(receipt, owner=f"{tenant}:{source}")
-            self.telemetry.produced.add(1, {"tenant": tenant, "source": source})
+            self.note_all({(tenant, source): 1}, highest={(receipt.shard, receipt.stream, receipt.incarnation): receipt.sequence})
         if self.telemetry.tells_all:
             self.telemetry.log.debug("event accepted", event_id=receipt.event_id, type=event_type, duplicate=receipt.duplicate)
+
+    def note_all(self, accepted: Mapping[Owner, int], *, highest: Mapping[Life, int]) -> None:
+        """Counts new events, so many of each owner, that the log has given numbers up to these."""
+        if self.noting is not None:
+            self.noting.note(accepted, highest=highest)
+        for (tenant, source), count in accepted.items():
+            self.telemetry.produced.add(count, {"tenant": tenant, "source": source})

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from typing import Protocol
 
-from ingest.signatures import Proof
 from ingest.sources import Source
 from ingest.splitting import Piece
 from schemas.event import VERSION, AuthContext, Priority, StreamEvent, assembled, assembled_auth
+
+
+class Believed(Protocol):
+    """Why a request was believed, as a `Proof` says it."""
+
+    @property
+    def key_id(self) -> str: ...
+
+    @property
+    def signature_headers(self) -> dict[str, str]: ...
+
+    @property
+    def signed_url(self) -> str: ...
+
 
 UNSIGNED = "unsigned"
 """What stands for the scheme in an event that nobody signed."""
@@ -44,11 +58,11 @@ def event_of(
     )
 
 
-def auth_context(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> AuthContext:
+def auth_context(source: Source, *, proof: Believed, verified_at: datetime, remote_address: str) -> AuthContext:
     return assembled_auth(auth_values(source, proof=proof, verified_at=verified_at, remote_address=remote_address))
 
 
-def auth_values(source: Source, *, proof: Proof, verified_at: datetime, remote_address: str) -> dict[str, object]:
+def auth_values(source: Source, *, proof: Believed, verified_at: datetime, remote_address: str) -> dict[str, object]:
     """What an `AuthContext` has."""
     return {
         "scheme": UNSIGNED if source.is_unsigned else source.scheme.name,

@@ -8,11 +8,12 @@ have something in the spool for ever. What neither can keep is a 503.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
-from infra.streams.gathering import Told
-from infra.streams.prepared import Form, Prepared
-from ingest.appending import Appender
+from infra.acknowledged import Life
+from infra.streams.gathering import Batch
+from infra.streams.prepared import Form
+from ingest.appending import Appender, Owner
 from ingest.spool import Spool
 from schemas.errors import ConfigError, SpoolFull, SpoolUnavailable, StreamUnavailable
 from schemas.event import Priority, StreamEvent
@@ -68,9 +69,16 @@ class Keeper:
         """Whether the log takes events, as far as is known: then `begin` may be called in the place of `keep`."""
         return not self._down and self._appender.watch.is_fit and (self._spool is None or self._spool.is_empty)
 
-    def begin(self, event: Prepared, *, told: Told) -> None:
-        """Its append, on its way. What there is to do when it is told, `ended` says."""
-        self._stream.begin(event, told=told)
+    def begin(self, batch: Batch) -> None:
+        """Its append, on its way. What there is to do when it is told, `ended` says of each event, and `all_ended` of all of them."""
+        self._stream.begin(batch)
+
+    def all_ended(self, accepted: Mapping[Owner, int], *, highest: Mapping[Life, int]) -> bool:
+        """The same as `ended`, of so many events of each owner that all are new, and have numbers up to these."""
+        if not self._appender.watch.is_proven or self._telemetry.tells_all:
+            return False
+        self._appender.note_all(accepted, highest=highest)
+        return True
 
     def ended(self, receipt: Receipt | None, *, tenant: str, source: str, event_type: str) -> bool:
         """Whether what was told of an event that was begun is all there is to wait for; else `finish` it."""

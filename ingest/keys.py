@@ -18,6 +18,7 @@ from typing import Protocol
 from ingest.scheme import Encoding, Scheme
 from schemas.errors import ConfigError
 
+_are_equal = hmac.compare_digest
 _WRITERS: Mapping[Encoding, Callable[[bytes], bytes]] = {"hex": binascii.hexlify, "base64": partial(binascii.b2a_base64, newline=False)}
 
 
@@ -59,7 +60,7 @@ class HmacKey:
 
     def signed(self, content: bytes, signature: bytes) -> bool:
         """The same as `made`, of one signature and one content."""
-        return hmac.compare_digest(self._signature(content), signature)
+        return _are_equal(self._signature(content), signature)
 
     def sign(self, content: bytes) -> str:
         return self._signature(content).decode()

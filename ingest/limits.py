@@ -56,8 +56,8 @@ class InFlight:
             raise Overloaded(f"requests in work here hold {self._limit_bytes} bytes already; send it again", retry_after_s=1)
         self._bytes += size_bytes
 
-    def leave(self, size_bytes: int) -> None:
-        self._count -= 1
+    def leave(self, size_bytes: int, *, count: int = 1) -> None:
+        self._count -= count
         self._bytes -= size_bytes
 
     def give_up(self, size_bytes: int) -> None:

@@ -36,13 +36,16 @@ class Members:
             content = self._decode(body)
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
-        return [_text(content, getter) for getter in self._getters]
+        try:
+            return [getter(content) or "" for getter in self._getters]
+        except AttributeError:  # Where one of them would stand there is nothing.
+            return [_text(content, getter) for getter in self._getters]
 
 
 def _text(content: object, getter: Callable[[Any], str | None]) -> str:
     try:
         return getter(content) or ""
-    except AttributeError:  # There is nothing where it would stand.
+    except AttributeError:
         return ""
 
 

@@ -6,7 +6,7 @@ What a log had acknowledged and lost when it died cannot be told by itself: it i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -15,7 +15,6 @@ from infra.clock import Clock
 from infra.running.loops import BackOff, keep_running
 from infra.spools import Folder
 from infra.telemetry import Telemetry
-from schemas.receipt import Receipt
 
 INTERVAL_MS = 1000
 BACK_OFF = BackOff(first_ms=1000, cap_ms=10_000)
@@ -33,12 +32,14 @@ class Noting:
         self._highest: dict[Life, int] = {}
         self._accepted: dict[str, int] = {}
 
-    def note(self, receipt: Receipt, *, owner: str) -> None:
-        """The log has given an event of `<tenant>:<source>` a number."""
-        life = (receipt.shard, receipt.stream, receipt.incarnation)
-        if receipt.sequence > self._highest.get(life, 0):
-            self._highest[life] = receipt.sequence
-        self._accepted[owner] = self._accepted.get(owner, 0) + 1
+    def note(self, accepted: Mapping[tuple[str, str], int], *, highest: Mapping[Life, int]) -> None:
+        """The log has given numbers up to these, to so many events of each tenant and source."""
+        for life, number in highest.items():
+            if number > self._highest.get(life, 0):
+                self._highest[life] = number
+        for (tenant, source), count in accepted.items():
+            owner = f"{tenant}:{source}"
+            self._accepted[owner] = self._accepted.get(owner, 0) + count
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

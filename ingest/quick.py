@@ -9,7 +9,7 @@ Whatever is not as usual they leave (None), and so everything that is to be refu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -31,18 +31,42 @@ LONGEST_LENGTH = 12
 MOST_REMEMBERED = 1024
 """Names and types that senders chose, so that they are worked out once: bounded, since a sender may choose ever new ones."""
 
+Now = Callable[[], datetime]
+"""Few schemes sign a time, and for the others nobody need look at the clock."""
+
 
 class Read(NamedTuple):
-    """What a request turned out to be."""
+    """What a request turned out to be: a `Proof` and a `Description` in one, since one is made for every request."""
 
-    proof: Proof
-    described: Description
+    key_id: str
+    signature_headers: dict[str, str]
+    signed_url: str
+    event_type: str
+    repository: str
+    delivery_id: str
+    key: str
+    content_type: str
+    headers: dict[str, str]
+
+    @classmethod
+    def of(cls, proof: Proof, described: Description) -> Read:
+        return cls(proof.key_id, proof.signature_headers, proof.signed_url, *described)
+
+    @property
+    def proof(self) -> Proof:
+        """Why it is believed."""
+        return Proof(*self[:3])
+
+    @property
+    def described(self) -> Description:
+        """What it says about its event."""
+        return Description(*self[3:])
 
 
 class Reader(Protocol):
     """Reads the requests of one source."""
 
-    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: Now) -> Read | None:
         """None leaves the request to the long way. No header of it stands there twice."""
 
 
@@ -61,14 +85,14 @@ class Thorough:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: Now) -> Read | None:
         if _has_unusual(headers) or _is_long(headers):
             return None
         source, request = self._source, Request(Headers(headers.items()), body, public_url=self._source.public_url)
         try:
-            proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
+            proof = verify(source.scheme, request=request, secrets=source.secrets, now=now())
             is_question = source.answering.handshake != "none" and asked(source, plain=request, proof=proof) is not None
-            return None if is_question else Read(proof, describe(source.scheme, request=request))
+            return None if is_question else Read.of(proof, describe(source.scheme, request=request))
         except Refused:
             return None
 
@@ -82,6 +106,7 @@ class Quick:
         self._scheme = scheme
         self._keys = keys
         self._signature, self._prefix = signature.name.encode(), scheme.prefix.encode()
+        self._proof_header = scheme.proof_headers[0]
         self._event_type, self._delivery_id = event_type.name.encode(), delivery_id.name.encode()
         self._members = members
         self._types: dict[tuple[bytes, str], str] = {}
@@ -105,41 +130,39 @@ class Quick:
             return None
         return cls(scheme, signature=headers[0], event_type=headers[1], delivery_id=headers[2], keys=keys, members=members)
 
-    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: datetime) -> Read | None:  # noqa: ARG002 - it signs no time
-        content_type = JSON_TYPES.get(headers.get(b"content-type", b""))
-        kept = self._kept.get(tuple(headers))
+    def read(self, headers: dict[bytes, bytes], body: bytes, *, now: Now) -> Read | None:  # noqa: ARG002 - it signs no time
+        header = headers.get
+        content_type, kept = JSON_TYPES.get(header(b"content-type", b"")), self._kept.get(tuple(headers))
         if content_type is None or (kept is None and _has_unusual(headers)) or _is_long(headers):
             return None
-        proof = self._proof(headers, body)
-        if proof is None:
+        given = header(self._signature, b"")
+        key_id = self._signer(given, body)
+        if not key_id:
             return None
         try:
             action, repository, key = self._members.read(body)
         except ValueError:
             return None
-        event_type, delivery_id = self._type_of(headers, action), headers.get(self._delivery_id, b"").decode("latin-1")
-        if not (event_type and is_delivery_id(delivery_id) and _is_name(repository) and _is_name(key)):
+        named, delivery_id = (header(self._event_type, b""), action), str(header(self._delivery_id, b""), "latin-1")
+        event_type = self._types.get(named) or self._typed(*named)
+        if not (event_type and is_delivery_id(delivery_id) and _is_name(repository) and (key == repository or _is_name(key))):
             return None
-        stored = {name: headers[raw].decode("latin-1") for raw, name in (self._learnt(headers) if kept is None else kept)}
-        return Read(proof, Description(event_type, repository, delivery_id, key, content_type, stored))
+        stored = {name: str(headers[raw], "latin-1") for raw, name in (self._learnt(headers) if kept is None else kept)}
+        proof = {self._proof_header: str(given, "latin-1")}
+        return Read(key_id, proof, "", event_type, repository, delivery_id, key, content_type, stored)
 
-    def _proof(self, headers: dict[bytes, bytes], body: bytes) -> Proof | None:
-        given = headers.get(self._signature, b"")
+    def _signer(self, given: bytes, body: bytes) -> str:
+        """The id of the key that made the signature; empty where none did."""
         if not given.startswith(self._prefix):
-            return None
+            return ""
         matched, signature = "", given[len(self._prefix) :]
         for key in self._keys:  # all of them, as the engine does
             if key.signed(body, signature):
                 matched = key.key_id
-        return Proof(matched, {self._scheme.proof_headers[0]: given.decode("latin-1")}) if matched else None
-
-    def _type_of(self, headers: dict[bytes, bytes], action: str) -> str:
-        """Empty where the engine has to decide."""
-        known = headers.get(self._event_type, b""), action
-        found = self._types.get(known)
-        return self._typed(*known) if found is None else found
+        return matched
 
     def _typed(self, raw: bytes, action: str) -> str:
+        """Empty where the engine has to decide."""
         name, namespace = raw.decode("latin-1"), self._scheme.namespace
         refined = f".{action}" if is_action(action) else ""
         event_type = f"{namespace}.{name}{refined}" if is_type(name) else ""

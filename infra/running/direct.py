@@ -57,6 +57,17 @@ class Exchange:
         self.disconnected = False
         self.response_complete = False
 
+    def head(self, status: int, headers: HeaderLines) -> bytes:
+        """What an answer begins with just now, to whoever keeps his connection: for who has many of them to give."""
+        return _head(status, (*self._connection.default_headers, *headers))
+
+    def answer_with(self, head: bytes, body: bytes) -> None:
+        """The same as `answer`, of what begins like others; only where the connection is kept."""
+        self.response_complete = True
+        if not self.disconnected and not self._transport.is_closing():
+            self._transport.write(head + body)
+            self._connection.on_response_complete()
+
     def answer(self, answer: Answer) -> None:
         """To be called once, at any time."""
         self.response_complete = True

@@ -16,7 +16,7 @@ from infra.streams.seen import SeenWindow
 from schemas.errors import StreamUnavailable
 from schemas.receipt import Receipt
 
-MOST_EVENTS = 8
+MOST_EVENTS = 16
 MOST_BYTES = 1024 * 1024
 """A server does nothing else while it takes a batch."""
 Told = Callable[[Receipt | None, BaseException | None], None]
@@ -65,6 +65,15 @@ class Batch:
             self.fail(error)
         else:
             self.tell(called.result())
+
+    def succeed(self, incarnation: str, replies: list[Any]) -> None:
+        """Tells everybody what the script said."""
+        try:
+            receipts = self.receipts(incarnation, replies)
+        except (StreamUnavailable, ValueError, TypeError, AttributeError) as error:
+            self.fail(error)
+        else:
+            self.tell(receipts)
 
     def receipts(self, incarnation: str, replies: list[Any]) -> list[Receipt]:
         """Raises StreamUnavailable for a reply to another call; ValueError, TypeError or AttributeError for what makes no sense."""

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import orjson
 
 from infra.clock import uuid_bytes
-from infra.streams.entries import auth_json, further_fields, values_of
+from infra.streams.entries import further_fields, values_of
 from infra.streams.keys import EVENT_STREAMS, Keys
 from infra.streams.scripts import Argument
 from infra.streams.seen import DIGEST_BYTES, MARKER_BYTES, SeenWindow, bucket_of, digest_of, marker_of
 from schemas.event import VERSION, Priority, StreamEvent
 
+_sha256, _blake2b, _crc32 = hashlib.sha256, hashlib.blake2b, zlib.crc32
 STREAM_NUMBERS = {Priority(name): number for number, name in enumerate(EVENT_STREAMS, start=1)}
 ID_BYTES = 16
 
@@ -38,6 +39,10 @@ class Prepared(NamedTuple):
     @property
     def event_id(self) -> str:
         return self.args[2]  # type: ignore[return-value]  # A text, in either way of preparing.
+
+    @property
+    def traceparent(self) -> str:
+        return self.args[16]  # type: ignore[return-value]  # Likewise.
 
     def is_meant(self, event_id: bytes) -> bool:
         """Whether that is its id: a reply to another call would show."""
@@ -76,16 +81,16 @@ class Form:
         payload: bytes,
         content_type: str,
         headers: Mapping[str, str],
-        auth: Mapping[str, object],
+        auth: bytes,
         traceparent: str,
     ) -> Prepared:
-        """`auth` is what an `AuthContext` has."""
-        named, body = delivery_id or event_id, hashlib.sha256(payload)
-        marker = hashlib.blake2b(self._owner + named.encode(), digest_size=MARKER_BYTES).digest()
+        """`auth` is what an `AuthContext` has, as `auth_json` writes it."""
+        named, body = (delivery_id or event_id).encode(), _sha256(payload)
+        marker = _blake2b(self._owner + named, digest_size=MARKER_BYTES).digest()
         head = b"%b%b%b%b%d" % (marker, uuid_bytes(event_id), body.digest()[:DIGEST_BYTES], self._stream, bucket_of(marker))
-        shard = zlib.crc32((key or named).encode(), self._seed) % self._shards
+        shard = _crc32(key.encode() or named, self._seed) % self._shards
         args: list[Argument] = [
             head, VERSION, event_id, self._tenant_id, self._source, event_type, repository, delivery_id, key, self._priority, received_ms,
-            payload, body.hexdigest(), content_type, orjson.dumps(headers), auth_json(auth), traceparent,
+            payload, body.hexdigest(), content_type, orjson.dumps(headers), auth, traceparent,
         ]  # fmt: skip
         return Prepared(shard, self._window, self._priority, len(payload), args)

@@ -18,7 +18,7 @@ from typing import Any
 from infra.clock import Clock
 from infra.settings import LogSettings
 from infra.streams.caps import mind_hard_cap
-from infra.streams.gathering import Batch, Gathering, Replies, Told, promised
+from infra.streams.gathering import Batch, Gathering, Replies, promised
 from infra.streams.keys import Keys
 from infra.streams.lanes import Lane, Lanes
 from infra.streams.prepared import Form, Prepared, prepare
@@ -72,9 +72,9 @@ class EventStream:
         self._gathering.append(self._prepared(event), recheck=recheck, told=promised(future))
         return future
 
-    def begin(self, event: Prepared, *, told: Told) -> None:
-        """The same for who has prepared an event by its form, and is told without awaiting anything."""
-        self._gathering.append(event, recheck=False, told=told)
+    def begin(self, batch: Batch) -> None:
+        """The same for who has prepared events by their form, all that there are just now, and is told without awaiting anything."""
+        self._send(batch)
 
     def form(self, tenant_id: str, source: str, *, priority: Priority) -> Form:
         """For the events of a source whose bodies are not split."""
@@ -130,12 +130,7 @@ class EventStream:
             # Nothing was appended: once more, the way that knows what to do then.
             self._call(batch).add_done_callback(batch.settle)
         else:
-            try:
-                receipts = batch.receipts(incarnation, reply)
-            except (StreamUnavailable, ValueError, TypeError, AttributeError) as error:
-                batch.fail(error)
-            else:
-                batch.tell(receipts)
+            batch.succeed(incarnation, reply)
 
     def _call(self, batch: Batch) -> asyncio.Task[list[Receipt]]:
         call = asyncio.get_running_loop().create_task(self._append(batch))

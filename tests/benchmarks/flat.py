@@ -1,6 +1,6 @@
 """What any receiver in Python comes to that keeps what our log promises: everything about a request in one function, over one script.
 
-It verifies, parses and hashes, and appends by our own `append.lua`, eight events to a call over four connections: duplicates are found,
+It verifies, parses and hashes, and appends by our own `append.lua`, sixteen events to a call over four connections: duplicates are found,
 events numbered and counted, and synced before the answer. It has one source, no ASGI, limits, deadlines, spool or telemetry, and makes
 nothing of an error. What ours is slower than it is what could be gained; what it is slower than a receiver that keeps nothing could
 not, but by another log or another language. `python -m ... PORT SECRET`.
@@ -24,7 +24,9 @@ import uvloop
 
 from infra.clock import uuid_text
 from infra.settings import LogSettings
+from infra.streams.gathering import MOST_EVENTS
 from infra.streams.keys import Keys
+from infra.streams.lanes import LANES
 from infra.streams.scripts import Argument, script
 from infra.streams.seen import SeenWindow, bucket_of
 from infra.streams.wire import Wire
@@ -32,7 +34,6 @@ from tests.benchmarks.least_durable import connect
 
 LOG = LogSettings()
 KEYS, WINDOW = Keys(LOG.prefix, LOG.shards), SeenWindow.parse(LOG.window)
-LANES, MOST_EVENTS = 4, 8
 TARGET = b"/hooks/bench/source-0"
 KEPT = (b"content-type", b"user-agent", b"x-github-delivery", b"x-github-event")
 

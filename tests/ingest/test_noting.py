@@ -11,7 +11,6 @@ from infra.clock import Clock
 from infra.spools import Folder
 from infra.telemetry import Telemetry
 from ingest.noting import KEPT_MS, Noting, added
-from schemas.receipt import Receipt
 
 
 @pytest.fixture
@@ -21,8 +20,8 @@ def folder(home: Path) -> Folder:
     return Folder(path)
 
 
-def a_receipt(number: int, *, incarnation: str = "a") -> Receipt:
-    return Receipt("id", False, False, "default", incarnation, "1-1", number, shard=2)
+def note(noting: Noting, number: int, *, incarnation: str = "a") -> None:
+    noting.note({("demo", "github"): 1}, highest={(2, "default", incarnation): number})
 
 
 async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path, folder: Folder, telemetry: Telemetry) -> None:
@@ -30,8 +29,8 @@ async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path
         noting = Noting(folder, clock=Clock(), telemetry=telemetry)
         async with noting.running():
             for number in numbers:
-                noting.note(a_receipt(number), owner="demo:github")
-            noting.note(a_receipt(1, incarnation="b"), owner="demo:github")
+                note(noting, number)
+            note(noting, 1, incarnation="b")
 
     assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 5, (2, "default", "b"): 1}
     assert Acknowledged.read(folder).accepted == {"demo:github": 6}
@@ -40,13 +39,13 @@ async def test_the_highest_numbers_and_the_counts_outlive_the_process(home: Path
 
 async def test_what_could_not_be_written_is_written_with_what_comes_next(home: Path, folder: Folder, telemetry: Telemetry) -> None:
     noting = Noting(folder, clock=Clock(), telemetry=telemetry)
-    noting.note(a_receipt(7), owner="demo:github")
+    note(noting, 7)
     (folder.path / "acknowledged.new").mkdir()
     with pytest.raises(OSError, match="directory"):
         await noting.write()
     (folder.path / "acknowledged.new").rmdir()
 
-    noting.note(a_receipt(6), owner="demo:github")
+    note(noting, 6)
     await noting.write()
 
     assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 7}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ingest.answering import Answering
 from ingest.describe import Description, describe
 from ingest.headers import Headers
 from ingest.keys import prepare
-from ingest.quick import Quick, Thorough, reader_of
+from ingest.quick import Quick, Read, Thorough, reader_of
 from ingest.request import Request
 from ingest.schemes import GITHUB
 from ingest.settings import RateSettings
@@ -34,11 +35,16 @@ SOURCE = Source(
 )
 
 
+def now() -> datetime:
+    return NOW
+
+
 def quickly(source: Source, raw: RawHeaders, body: bytes) -> tuple[Proof, Description] | None:
     """As the short way asks: not about headers that stand there twice."""
     quick = Quick.of(source)
     headers = dict(raw)
-    return tuple(read) if quick and len(headers) == len(raw) and (read := quick.read(headers, body, now=NOW)) else None  # type: ignore[return-value]
+    read = quick.read(headers, body, now=now) if quick and len(headers) == len(raw) else None
+    return (read.proof, read.described) if read else None
 
 
 def by_the_engine(source: Source, raw: RawHeaders, body: bytes) -> tuple[Proof, Description] | None:
@@ -99,10 +105,10 @@ def test_a_thorough_reading_is_the_engines(vector: Vector, more: bytes) -> None:
     sent = replace(vector, body=vector.body + more)
     raw = {name.encode(): value.encode("latin-1") for name, value in sent.headers}
 
-    read = Thorough(replace(source_of(sent), public_url=sent.public_url)).read(raw, sent.body, now=sent.at)
+    read = Thorough(replace(source_of(sent), public_url=sent.public_url)).read(raw, sent.body, now=lambda: sent.at)
 
     try:
-        assert read == (sent.verified(), describe(sent.scheme, request=sent.request))
+        assert read == Read.of(sent.verified(), describe(sent.scheme, request=sent.request))
     except Refused:
         assert read is None
 
@@ -192,7 +198,7 @@ def test_ever_new_names_are_not_remembered_without_end() -> None:
 
     for number in range(3000):
         body = b'{"action":"a%d"}' % number
-        read = quick.read(dict(pushed(body, x_github_event=f"e{number}", **{f"x_github_{number}": "v"})), body, now=NOW)
+        read = quick.read(dict(pushed(body, x_github_event=f"e{number}", **{f"x_github_{number}": "v"})), body, now=now)
 
         assert read is not None
         assert read.described.event_type == f"github.e{number}.a{number}"
@@ -205,7 +211,7 @@ def test_no_large_name_is_remembered() -> None:
     assert quick is not None
     body = b'{"action":"%b"}' % (b"a" * 100_000)
 
-    read = quick.read(dict(pushed(body)), body, now=NOW)
+    read = quick.read(dict(pushed(body)), body, now=now)
 
     assert read is not None
     assert read.described.event_type == "github.push"

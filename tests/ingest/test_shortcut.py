@@ -7,15 +7,13 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from infra.clock import Clock
-from infra.running.direct import Arrived, Exchange
+from infra.running.direct import Arrived
 from infra.settings import LogSettings, TelemetrySettings
-from infra.streams.gathering import Told
-from infra.streams.prepared import Prepared
+from infra.streams.gathering import Batch
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
 from ingest.app import App
@@ -26,39 +24,11 @@ from ingest.settings import IngestSettings
 from ingest.spool import Spool
 from schemas.errors import StreamUnavailable
 from schemas.event import StreamEvent
-from tests.ingest.inside import receiver_inside
-from tests.ingest.receivers import PATH, PUSH, RunningReceiver, post, signed_headers
+from tests.ingest.inside import Written, arrived, exchange_of, receiver_inside
+from tests.ingest.receivers import PATH, RunningReceiver, post, signed_headers
 
 DEADLINE_S = 20.0
 MOST_BYTES = 100_000
-RawHeaders = tuple[tuple[bytes, bytes], ...]
-
-
-class Written:
-    """What is written to a client, which never goes away by itself."""
-
-    def __init__(self) -> None:
-        self.data, self.is_closed, self.answered = b"", False, asyncio.Event()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    @property
-    def default_headers(self) -> RawHeaders:
-        return ((b"date", b"today"),)
-
-    def on_response_complete(self) -> None:
-        self.answered.set()
-
-    @property
-    def status(self) -> int:
-        return int(self.data.split()[1])
 
 
 @pytest.fixture
@@ -73,15 +43,10 @@ async def inside(home: Path, log: LogSettings, telemetry: Telemetry) -> AsyncIte
     await stream.close()
 
 
-def arrived(body: bytes = PUSH, *, target: str = PATH, head_bytes: int = 500, more: RawHeaders = (), **changes: Any) -> Arrived:
-    headers = [(name.encode(), value.encode()) for name, value in signed_headers(body, **changes).items()]
-    return Arrived(target.encode(), [*headers, *more], body, "192.0.2.7", head_bytes)
-
-
 async def answered(app: App, request: Arrived, *, keep_alive: bool = True) -> Written | None:
     """The answer, or None for what takes the long way."""
     client = Written()
-    if not app.direct(request, Exchange(client, transport=cast(asyncio.Transport, client), keep_alive=keep_alive)):
+    if not app.direct(request, exchange_of(client, keep_alive=keep_alive)):
         assert not client.data
         return None
     async with asyncio.timeout(DEADLINE_S):
@@ -149,10 +114,9 @@ async def test_spans_that_are_recorded_are_those_of_the_long_way(inside: Receive
     recording.shutdown()
 
 
-def refuse(event: Prepared, *, told: Told) -> None:
+def refuse(batch: Batch) -> None:
     """What a log does that somebody took away."""
-    error = StreamUnavailable(f"a test took the log away from {event.event_id}")
-    asyncio.get_running_loop().call_soon(told, None, error)
+    asyncio.get_running_loop().call_soon(batch.fail, StreamUnavailable("a test took the log away"))
 
 
 async def test_what_the_log_does_not_take_is_spooled_and_so_is_what_follows(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +143,7 @@ async def test_without_a_spool_a_log_that_fails_is_503(inside: Receiver, monkeyp
 
 async def test_a_sender_that_is_gone_is_not_written_to(inside: Receiver) -> None:
     app, client = App(inside), Written()
-    exchange = Exchange(client, transport=cast(asyncio.Transport, client), keep_alive=True)
+    exchange = exchange_of(client)
 
     assert app.direct(arrived(), exchange)
     exchange.disconnected = True

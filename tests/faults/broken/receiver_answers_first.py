@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from infra.running.cli import run
-from infra.streams.gathering import Told
-from infra.streams.prepared import Prepared
+from infra.streams.gathering import Batch
 from infra.streams.stream import EventStream
 from ingest.child import cli
 from schemas.event import StreamEvent
@@ -29,9 +28,12 @@ def append_later(stream: EventStream, event: StreamEvent, *, recheck: bool = Fal
     return answered
 
 
-def begin_and_tell(stream: EventStream, event: Prepared, *, told: Told) -> None:
-    really_begin(stream, event, told=lambda *_: None)
-    asyncio.get_running_loop().call_soon(told, untrue_receipt(event.event_id), None)
+def begin_and_tell(stream: EventStream, batch: Batch) -> None:
+    unheard = Batch(batch.shard, window=batch.window, recheck=batch.recheck)
+    for event in batch.events:
+        unheard.add(event)
+    really_begin(stream, unheard)
+    asyncio.get_running_loop().call_soon(batch.tell, [untrue_receipt(event.event_id) for event in batch.events])
 
 
 if __name__ == "__main__":

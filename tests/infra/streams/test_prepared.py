@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.settings import LogSettings
+from infra.streams.entries import auth_json
 from infra.streams.keys import Keys
 from infra.streams.prepared import Form, prepare
 from infra.streams.scripts import script
@@ -44,7 +45,7 @@ def test_a_form_prepares_an_event_as_it_would_be_prepared_by_itself(
 
     filled = form.fill(
         event.id, event_type=event_type, repository=repository, delivery_id=delivery_id, key=key, payload=payload, headers=headers,
-        received_ms=round(at.timestamp() * 1000), content_type=content_type, auth=auth, traceparent="00-a-b-00",
+        received_ms=round(at.timestamp() * 1000), content_type=content_type, auth=auth_json(auth), traceparent="00-a-b-00",
     )  # fmt: skip
 
     assert filled == prepare(event, keys=KEYS, window=WINDOW)
@@ -63,7 +64,7 @@ async def test_a_form_has_the_window_of_its_source(home: Path) -> None:
     rest = {"event_type": "", "repository": "", "delivery_id": "", "key": "", "content_type": "", "traceparent": ""}
 
     filled = [
-        stream.form("demo", source, priority=Priority.LOW).fill(an_event().id, **rest, payload=b"", received_ms=0, headers={}, auth={})
+        stream.form("demo", source, priority=Priority.LOW).fill(an_event().id, **rest, payload=b"", received_ms=0, headers={}, auth=b"{}")
         for source in ("short", "long")
     ]
 
