@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from tests.benchmarks.ours import ROOT, a_client
 from tests.benchmarks.processing import Options
-from tests.benchmarks.racing import a_server, largest_resident_bytes
+from tests.benchmarks.racing import a_server, largest_resident_bytes, processor_seconds
 from tests.benchmarks.rates import CannotMeasure, Figure, p99, p999
 from tests.benchmarks.receivers import SECRET, Receiving, all_receiving
 from tests.benchmarks.rows import Goal, Row
@@ -37,36 +38,46 @@ class Received:
     per_second: float
     resident_bytes: int
     """Of the largest process of the contender, at the end of the load."""
+    receiver_us: float
+    """Processor time of its processes, by request."""
+    server_us: float
+    """The same of the log's server."""
 
 
 def ingesting(options: Options, *, peers_python: Path, say: Say) -> list[Row]:
     """Repetitions are interleaved, so that a slow minute of the machine meets every contender."""
     found: dict[str, list[Received]] = {}
     latencies_ms: list[list[float]] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        for repetition in range(1, options.repetitions + 1):
-            for contender in all_receiving(peers_python):
-                received = _load(contender, scale=options.scale, folder=_made(Path(name) / f"{contender.name}-{repetition}"))
-                found.setdefault(contender.name, []).append(received)
-                say(f"{repetition}/{options.repetitions} ingest/{contender.name}: {received.per_second:,.0f} {RATE}")
-            latencies_ms.append(_trickle(scale=options.scale, folder=_made(Path(name) / f"trickle-{repetition}")))
-            say(f"{repetition}/{options.repetitions} ingest/latency: {p99(latencies_ms[-1]):,.1f} ms p99")
+    for repetition in range(1, options.repetitions + 1):
+        for contender in all_receiving(peers_python):
+            with _a_fresh_folder(contender.name) as folder:
+                received = _load(contender, scale=options.scale, folder=folder)
+            found.setdefault(contender.name, []).append(received)
+            say(f"{repetition}/{options.repetitions} ingest/{contender.name}: {received.per_second:,.0f} {RATE}")
+        with _a_fresh_folder("latency") as folder:
+            latencies_ms.append(_trickle(scale=options.scale, folder=folder))
+        say(f"{repetition}/{options.repetitions} ingest/latency: {p99(latencies_ms[-1]):,.1f} ms p99")
     return [*rows_of(found), *latency_rows(latencies_ms)]
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+@contextmanager
+def _a_fresh_folder(name: str) -> Iterator[Path]:
+    """It goes with its contender, so that the files of all of them do not fill the machine's memory."""
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as made:
+        yield Path(made)
 
 
 def _load(contender: Receiving, *, scale: float, folder: Path) -> Received:
     with a_server(folder, fsync="always") as server, contender.running(server, folder) as (port, process):
         warm = load(port, seconds=WARM_UP_S * scale, secret=SECRET.encode(), run="warm-up", folder=folder)
+        before = processor_seconds(process.pid), processor_seconds(server.pid)
         measured = load(port, seconds=SECONDS * scale, secret=SECRET.encode(), run=contender.name, folder=folder)
+        after = processor_seconds(process.pid), processor_seconds(server.pid)
+        receiver_us, server_us = ((later - earlier) / measured.requests * 1e6 for earlier, later in zip(before, after, strict=True))
         resident_bytes = largest_resident_bytes(process.pid)
         if contender.fills_our_log:
             _refuse_missing(server, folder, answered=warm.requests + measured.requests)
-        return Received(measured.per_second, resident_bytes)
+        return Received(measured.per_second, resident_bytes, receiver_us, server_us)
 
 
 def _refuse_missing(server: EmbeddedServer, folder: Path, *, answered: int) -> None:
@@ -96,6 +107,8 @@ def rows_of(found: Mapping[str, Sequence[Received]]) -> list[Row]:
     costs = {name: Figure(tuple(1e6 / one.per_second for one in measured)) for name, measured in found.items()}
     resident = Figure(tuple(one.resident_bytes / 1e6 for one in found["hooklake"]))
     ours = rates["hooklake"]
+    receiver_us = {name: Figure(tuple(one.receiver_us for one in found[name])) for name in ("hooklake", "starlette")}
+    server_us = {name: Figure(tuple(one.server_us for one in found[name])) for name in ("hooklake", "least-durable")}
     return [
         Row("ingest/starlette", RATE, ours, rates["starlette"], Goal(0.6)),
         Row("ingest/least-durable", RATE, ours, rates["least-durable"]),
@@ -106,6 +119,8 @@ def rows_of(found: Mapping[str, Sequence[Received]]) -> list[Row]:
         Row("ingest/two-receivers", RATE, rates["two-receivers"], ours),
         Row("ingest/many-sources", "µs/request", costs["many-sources"], costs["hooklake"], Goal(1.2, "at most")),
         Row("ingest/spool", RATE, rates["spool"], ours, Goal(0.5)),
+        Row("ingest/receiver-time", "µs/request", receiver_us["hooklake"], receiver_us["starlette"]),
+        Row("ingest/server-time", "µs/request", server_us["hooklake"], server_us["least-durable"]),
         Row("ingest/memory", "MB", resident, None, Goal(150, "at most")),
     ]
 

@@ -26,7 +26,8 @@ RATES = {
 
 
 def all_rows() -> list[Row]:
-    found = {contender.name: [Received(RATES[contender.name], 100_000_000)] for contender in all_receiving(Path(sys.executable))}
+    names = [contender.name for contender in all_receiving(Path(sys.executable))]
+    found = {name: [Received(RATES[name], 100_000_000, receiver_us=RATES[name], server_us=len(name))] for name in names}
     return [*rows_of(found), *latency_rows([[1.0] * 990 + [30.0] * 10])]
 
 
@@ -54,6 +55,7 @@ def test_goals_are_judged_against_the_right_anchor() -> None:
     assert (rows["ingest/two-receivers"].ratio, rows["ingest/many-sources"].ratio) == (1.5, 1.5)
     assert (rows["ingest/least-durable"].ratio, rows["ingest/least-durable-starlette"].ratio) == (0.75, 0.8)
     assert (rows["ingest/flat"].ratio, rows["ingest/flat-starlette"].ratio) == (1.2, 0.5)
+    assert (rows["ingest/receiver-time"].ratio, rows["ingest/server-time"].ratio) == (0.6, len("hooklake") / len("least-durable"))
     assert rows["ingest/latency-p99.9"].ours.median == 30.0
 
 
