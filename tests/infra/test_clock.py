@@ -50,3 +50,12 @@ def test_the_quick_way_of_writing_ids_is_the_usual_one() -> None:
     for value in (bytes(16), bytes(range(16)), b"\xff" * 16, uuid.uuid4().bytes):
         assert uuid_text(value) == str(uuid.UUID(bytes=value))
         assert uuid_bytes(uuid_text(value)) == value
+
+
+def test_ids_that_are_minted_together_grow_as_those_that_are_minted_alone() -> None:
+    ids = EventIds(Clock(wall_ns=lambda: 1_700_000_000_000_000_000))
+
+    minted = [ids.mint(), *ids.mint_many(5000), ids.mint()]
+
+    assert minted == sorted(set(minted))
+    assert ids.mint_many(0) == []

@@ -13,10 +13,11 @@ from infra.running.cli import run
 from ingest.child import cli
 
 
-def by_the_clock(ids: EventIds) -> str:
-    return str(uuid.UUID(int=ids.clock.now_ms() << 80 | 0x7 << 76 | 0b10 << 62 | int.from_bytes(os.urandom(7))))
+def by_the_clock(ids: EventIds, count: int) -> list[str]:
+    said = ids.clock.now_ms() << 80 | 0x7 << 76 | 0b10 << 62
+    return [str(uuid.UUID(int=said | int.from_bytes(os.urandom(7)))) for _ in range(count)]
 
 
 if __name__ == "__main__":
-    EventIds.mint = by_the_clock  # type: ignore[assignment, method-assign]
+    EventIds.mint_many = by_the_clock  # type: ignore[assignment, method-assign]
     run(cli)
