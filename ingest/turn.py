@@ -1,7 +1,8 @@
 """Owns the webhooks of one turn of the event loop: appended together, and answered together when the log has them.
 
 What is the same for all of them is asked once (the time, whether the log takes events) or done once (notes, counts, the head of the
-answers). None of them waits for company, and none has to answer for another: what goes wrong with one is its own 503.
+answers). None of them waits for company longer than until that turn is over, or there are as many as one call carries; and none has to
+answer for another: what goes wrong with one is its own 503.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from infra.clock import moment
 from infra.failpoints import reach
 from infra.running.direct import Exchange
 from infra.streams.entries import auth_json
-from infra.streams.gathering import Batch
+from infra.streams.gathering import MOST_EVENTS, Batch
 from infra.streams.prepared import ID_BYTES, Form, Prepared
 from infra.streams.seen import SeenWindow
 from ingest.answers import ACCEPTED, Answer, accepted, accepted_one, json_headers, new_event
@@ -123,9 +124,13 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._end)
         self._in_flight.take(len(webhook.payload))
         self._webhooks.append(webhook)
+        if len(self._webhooks) >= MOST_EVENTS:
+            self._end()  # The log need not wait for the rest of the turn.
 
     def _end(self) -> None:
         webhooks, self._webhooks = self._webhooks, []
+        if not webhooks:
+            return  # They are on their way already.
         now_ms = self._receiver.clock.now_ms()
         now = moment(now_ms)
         try:

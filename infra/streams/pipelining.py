@@ -53,7 +53,10 @@ class Pipeline(ABC):
 
     @abstractmethod
     def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
-        """What `send` would await, of a command that is on its way; None where it would have to wait for something first."""
+        """What `send` would await, of a command that is on its way; None where it would have to wait for something first.
+
+        It is written at once: the server can begin while this process goes on.
+        """
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -169,7 +172,10 @@ class ServerPipeline(Pipeline):
         wire = self._wire
         if wire is None or not wire.is_open or generation != self._generation:
             return None
-        return wire.send(command, is_confirmed=is_confirmed)
+        call = wire.send(command, is_confirmed=is_confirmed)
+        if self._confirmation is None:  # Else all that is sent in this turn shares one word of the replicas.
+            wire.write()
+        return call
 
     async def call_together(self, *commands: Sequence[Argument]) -> list[Any]:
         await self.connect()

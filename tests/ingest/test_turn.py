@@ -13,7 +13,7 @@ import pytest
 from infra.acknowledged import Acknowledged
 from infra.clock import Clock
 from infra.settings import LogSettings
-from infra.streams.gathering import MOST_EVENTS
+from infra.streams.gathering import MOST_EVENTS, Batch
 from infra.streams.keys import Keys
 from infra.streams.prepared import Form, Prepared, prepare
 from infra.streams.seen import SeenWindow
@@ -84,6 +84,25 @@ async def test_each_is_answered_with_the_id_of_its_own_event(inside: Receiver, l
     found = stored(log, home)
     assert {client.status for client in clients} == {202}
     assert [said(client) for client in clients] == [{"event_id": found[delivery], "duplicate": False} for delivery in deliveries]
+
+
+async def test_the_log_has_the_first_ones_before_the_turn_is_over(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, sizes, really = App(inside), list[int](), inside.keeper._stream.begin
+
+    def begin(batch: Batch) -> None:
+        sizes.append(len(batch.events))
+        really(batch)
+
+    monkeypatch.setattr(inside.keeper._stream, "begin", begin)
+    clients = [Written() for _ in range(MOST_EVENTS + 1)]
+    for number, client in enumerate(clients):
+        assert app.direct(arrived(x_github_delivery=f"d-{number}"), exchange_of(client))
+
+    assert sizes == [MOST_EVENTS]
+    async with asyncio.timeout(DEADLINE_S):
+        for client in clients:
+            await client.answered.wait()
+    assert sizes == [MOST_EVENTS, 1]
 
 
 async def test_the_answers_are_those_that_one_alone_would_have(inside: Receiver) -> None:
