@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from infra.settings import LogSettings
 from infra.streams.dead_letters import DeadLetters
@@ -32,15 +33,30 @@ def letters(log: LogSettings, home: Path) -> list[DeadLetter]:
 
 
 def unsettled(log: LogSettings, home: Path) -> int:
-    """Entries that group g has not settled, wherever they wait."""
+    """Entries that group g has not settled, wherever they wait: also those of a stream on which nobody has declared it yet."""
     client, keys, total = open_raw(log, home=home), Keys(log.prefix, log.shards), 0
     for shard in keys.all_shards():
-        total += client.zcard(keys.delayed(shard))
-        for stream in group_streams(keys, shard=shard, group="g"):
-            groups = client.xinfo_groups(stream) if client.exists(stream) else []
-            total += sum(group["pending"] + (group["lag"] or 0) for group in groups if group["name"] == b"g")
+        # In one step per shard: an entry that fails goes from its stream to the delayed ones, and from there to the retries.
+        look, streams = client.pipeline(), group_streams(keys, shard=shard, group="g")
+        look.zcard(keys.delayed(shard))
+        for stream in streams:
+            look.xlen(stream).xinfo_groups(stream)
+        delayed, *found = look.execute(raise_on_error=False)
+        total += delayed
+        for stream, length, groups in zip(streams, found[::2], found[1::2], strict=True):
+            total += _unsettled_of(client, stream, length=length, groups=groups) if length else 0
     client.close()
     return total
+
+
+def _unsettled_of(client: Any, stream: str, *, length: int, groups: list[dict[str, Any]]) -> int:
+    ours = [group for group in groups if group["name"] == b"g"]
+    if not ours:
+        return length
+    (group,) = ours
+    if group["lag"] is None:  # The server does not count behind an entry that was deleted.
+        return int(group["pending"]) + len(client.xrange(stream, min=b"(" + group["last-delivered-id"]))
+    return int(group["pending"] + group["lag"])
 
 
 async def take_and_die(
