@@ -25,9 +25,11 @@ test:
 	.venv/bin/mypy
 	.venv/bin/pytest -n 3
 
-faults: setup
+faults:
+	@$(PYTHON) -I infra/running/provision.py --for-tests
 	.venv/bin/python -m tests.faults $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-bench: setup
+bench:
+	@$(PYTHON) -I infra/running/provision.py --for-benchmarks
 	@.venv/bin/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(REPETITIONS),--repetitions $(REPETITIONS)) \
 		$(if $(SCALE),--scale $(SCALE)) $(if $(ENTRIES),--entries $(ENTRIES))

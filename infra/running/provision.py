@@ -1,12 +1,13 @@
 """Owns set-up: from a fresh clone to a virtual environment with locked packages, Java and the Delta jars.
 
 Runs before anything is installed, so it needs the standard library only: `python3 -I infra/running/provision.py`; with
-`--for-tests` it also installs what nothing but a test uses.
+`--for-tests` or `--for-benchmarks` it also installs what nothing but those use.
 Doing it again costs milliseconds and needs no network, because a stamp in the environment says what it was made from.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import json
@@ -21,10 +22,12 @@ from pathlib import Path
 LEAST_PYTHON = (3, 11)
 NEWER_PYTHONS = ("python3.13", "python3.12", "python3.11")
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-TEST_PROGRAMS = {"redis-tools": "redis-check-rdb"}
+TEST_PROGRAMS = {"redis-tools": "redis-check-rdb", "strace": "strace"}
 """Debian packages that only tests need, with a program of each. Debian keeps the program of its Redis server in
 `redis-tools`; the package `redis-server` adds a service, which would start on this machine."""
-FOR_TESTS = "--for-tests"
+BENCHMARK_PROGRAMS = {"wrk": "wrk"}
+"""The same of benchmarks."""
+PROGRAMS = {"--for-tests": ("tests", TEST_PROGRAMS), "--for-benchmarks": ("benchmarks", BENCHMARK_PROGRAMS)}
 STAMP = "hooklake-setup.json"
 
 
@@ -32,14 +35,24 @@ def main() -> None:
     began = time.monotonic()
     root = Path(__file__).resolve().parent.parent.parent
     use_new_enough_python()
+    chosen = options()
     with (root / "requirements.lock").open() as lock:
         # Two set-ups at once (`make up` beside `make test`) would install into each other's half-made environment.
         fcntl.flock(lock, fcntl.LOCK_EX)
         changed = set_up(root)
-        if FOR_TESTS in sys.argv[1:]:
-            install_test_programs()
+        for user, programs in (PROGRAMS[option] for option in chosen):
+            install_programs(programs, user=user)
     if changed:
         say(f"set up in {time.monotonic() - began:.0f} s")
+
+
+def options() -> list[str]:
+    parser = argparse.ArgumentParser(prog="provision.py", description="Sets up this clone; does nothing where that is done.")
+    for option, (user, programs) in PROGRAMS.items():
+        install = f"also install what only {user} need: {', '.join(programs)}"
+        parser.add_argument(option, dest="chosen", action="append_const", const=option, default=[], help=install)
+    chosen: list[str] = parser.parse_args().chosen
+    return chosen
 
 
 def set_up(root: Path) -> bool:
@@ -146,13 +159,11 @@ def have_java(root: Path, *, venv: Path) -> bool:
     return False
 
 
-def install_test_programs() -> None:
-    """Without them the tests run all the same, and say what they could not be run against."""
-    for package, program in TEST_PROGRAMS.items():
+def install_programs(programs: dict[str, str], *, user: str) -> None:
+    """Without them the tests or benchmarks run all the same, and say what could not be run without."""
+    for package, program in programs.items():
         if shutil.which(program) is None and not (apt_install(package) and shutil.which(program)):
-            say(
-                f"the Debian package {package} cannot be installed here, so the tests do without its {program}: install it to run them all."
-            )
+            say(f"the Debian package {package} cannot be installed here, so the {user} do without {program}: install it to run them all.")
 
 
 def have_jars(root: Path, *, venv: Path) -> bool:

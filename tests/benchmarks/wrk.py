@@ -75,7 +75,7 @@ def load(port: int, *, seconds: float, secret: bytes, run: str, folder: Path, bo
     """Raises CannotMeasure when wrk is missing, or anything was answered but 2xx."""
     wrk = shutil.which("wrk")
     if wrk is None:
-        raise CannotMeasure("wrk is not installed: `apt-get install wrk` (Debian and Ubuntu have it)")
+        raise CannotMeasure("wrk is not installed, and `make bench` may not install it: `apt-get install wrk` (Debian and Ubuntu have it)")
     body = body_of(body_bytes)
     script = folder / f"{run}.lua"
     script.write_text(SCRIPT % {"body": body.decode(), "headers": _lua(headers_of(body, secret=secret)), "run": run})

@@ -53,29 +53,44 @@ def test_doing_it_again_does_nothing_and_says_nothing(clone: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_only_tests_need_and_cannot_be_installed_is_one_sentence_and_no_failure(clone: Path, tmp_path: Path) -> None:
-    done = run(clone, "--for-tests", path=tmp_path)  # without apt-get
+def test_an_option_that_it_does_not_know_is_said_before_anything_is_done(clone: Path) -> None:
+    (clone / "requirements.lock").unlink()
 
-    (sentence,) = done.stdout.splitlines()
+    done = run(clone, "--for-everybody")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "provision.py: error: unrecognized arguments: --for-everybody"
+
+
+@pytest.mark.parametrize("option", provision.PROGRAMS)
+def test_what_only_these_need_and_cannot_be_installed_is_a_sentence_each_and_no_failure(clone: Path, tmp_path: Path, option: str) -> None:
+    done = run(clone, option, path=tmp_path)  # without apt-get
+
+    user, programs = provision.PROGRAMS[option]
     assert (done.returncode, done.stderr) == (0, "")
-    assert sentence.startswith("set-up: the Debian package redis-tools cannot be installed here, so the tests do without")
+    for sentence, (package, program) in zip(done.stdout.splitlines(), programs.items(), strict=True):
+        assert sentence.startswith(f"set-up: the Debian package {package} cannot be installed here, so the {user} do without {program}: ")
 
 
-def test_what_only_tests_need_is_not_installed_again(clone: Path, tmp_path: Path) -> None:
-    for program in provision.TEST_PROGRAMS.values():
+@pytest.mark.parametrize("option", provision.PROGRAMS)
+def test_what_only_these_need_is_not_installed_again(clone: Path, tmp_path: Path, option: str) -> None:
+    for program in provision.PROGRAMS[option][1].values():
         (tmp_path / program).symlink_to(sys.executable)
 
-    done = run(clone, "--for-tests", path=tmp_path)
+    done = run(clone, option, path=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize(("target", "for_tests"), [("test", True), ("up", False), ("setup", False)])
-def test_only_make_test_installs_what_only_tests_need(target: str, for_tests: bool) -> None:
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [("test", "--for-tests"), ("faults", "--for-tests"), ("bench", "--for-benchmarks"), ("up", None), ("setup", None)],
+)
+def test_nobody_installs_what_only_others_need(target: str, option: str | None) -> None:
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert "infra/running/provision.py" in done.stdout
-    assert ("--for-tests" in done.stdout) == for_tests
+    assert [one for one in provision.PROGRAMS if one in done.stdout] == ([option] if option else [])
 
 
 @pytest.mark.parametrize("changed", ["lock", "project", "root", "python", "java", "jars", "classes"])
