@@ -12,11 +12,12 @@ import asyncio
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 
 from infra.log_address import node_address, seed_nodes
+from infra.streams.framing import Command
 from infra.streams.pipelining import Pipeline, ServerPipeline
 from infra.streams.scripts import Argument
 from infra.streams.slots import Redirection, SlotRange, read_ranges, read_redirection, slot_of, slot_of_key
@@ -63,8 +64,8 @@ class ClusterPipeline(Pipeline):
             self._is_stale = True
             raise
 
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
-        slot = slot_of(command)
+    async def send(self, command: Command, *, generation: int | None = None, is_confirmed: bool = False) -> Any:
+        slot = slot_of(cast(Sequence[Argument], command))  # What is framed stands behind the keys.
         redirection: Redirection | None = None
         for _ in range(MOST_REDIRECTIONS):
             if redirection is not None and redirection.kind == "ASK":
@@ -82,10 +83,10 @@ class ClusterPipeline(Pipeline):
                 raise StreamUnavailable(f"slot {slot} of the log is moving to {redirection.node}")
         raise StreamUnavailable(f"the nodes of the log send slot {slot} to each other")
 
-    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> None:
+    def sent(self, command: Command, *, generation: int, is_confirmed: bool = False) -> None:
         """Never at once: where a slot is may have to be asked for."""
 
-    async def _send_to(self, node: str, command: Sequence[Argument], *, generation: int | None, is_confirmed: bool) -> Any:
+    async def _send_to(self, node: str, command: Command, *, generation: int | None, is_confirmed: bool) -> Any:
         try:
             return await self._pipeline_to(node).send(command, generation=generation, is_confirmed=is_confirmed)
         except StreamUnavailable:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from infra.clock import uuid_text
+from infra.streams.framing import Framed
 from infra.streams.prepared import ID_BYTES, Prepared
-from infra.streams.scripts import Argument
 from infra.streams.seen import SeenWindow
 from schemas.errors import StreamUnavailable
 from schemas.receipt import Receipt
@@ -28,24 +28,31 @@ Replies = tuple[str, list[Any]]
 class Batch:
     """Events of one shard and window, rechecked or not, on their way into one call of `append.lua`."""
 
-    __slots__ = ("args", "events", "recheck", "shard", "size_bytes", "waiting", "window")
+    __slots__ = ("events", "frames", "many", "recheck", "shard", "size_bytes", "waiting", "window")
 
     def __init__(self, shard: int, *, window: SeenWindow, recheck: bool) -> None:
         self.shard = shard
         self.window = window
         self.recheck = recheck
         """Its events have waited somewhere: they come in the order in which they did, and the archive looks for them in its table."""
-        self.args: list[Argument] = []
+        self.many = 0
+        self.frames: list[bytes] = []
         self.events: list[Prepared] = []
         self.waiting: list[Told] = []
         self.size_bytes = 0
+
+    @property
+    def args(self) -> Framed:
+        """What the script is told of its events."""
+        return Framed(self.many, self.frames)
 
     @property
     def is_full(self) -> bool:
         return len(self.events) >= MOST_EVENTS or self.size_bytes >= MOST_BYTES
 
     def add(self, event: Prepared) -> None:
-        self.args += event.args
+        self.many += event.many
+        self.frames += event.frames
         self.events.append(event)
         self.size_bytes += event.size_bytes
 

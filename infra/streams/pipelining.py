@@ -17,6 +17,7 @@ import hiredis
 from redis.asyncio import SSLConnection
 from redis.connection import parse_url
 
+from infra.streams.framing import Command
 from infra.streams.scripts import Argument, script
 from infra.streams.wire import Confirmation, Wire
 from schemas.errors import StreamUnavailable
@@ -45,14 +46,14 @@ class Pipeline(ABC):
         """
 
     @abstractmethod
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
+    async def send(self, command: Command, *, generation: int | None = None, is_confirmed: bool = False) -> Any:
         """The reply, which may be a hiredis.ReplyError; raises StreamUnavailable when there is none.
 
         With `is_confirmed` only after replicas have what it wrote, if that is what the log's durability means.
         """
 
     @abstractmethod
-    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
+    def sent(self, command: Command, *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
         """What `send` would await, of a command that is on its way; None where it would have to wait for something first.
 
         It is written at once: the server can begin while this process goes on.
@@ -69,9 +70,7 @@ class Pipeline(ABC):
         """The replies of several commands that are on their way before anything else of this process runs; raises StreamUnavailable."""
         return list(await asyncio.gather(*(self.call(*command) for command in commands)))
 
-    async def run(
-        self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int | None = None, is_confirmed: bool = False
-    ) -> Any:
+    async def run(self, name: str, *, keys: Sequence[str], args: Command, generation: int | None = None, is_confirmed: bool = False) -> Any:
         """Runs a Lua file by its digest, or by its text when the server has forgotten it.
 
         With `generation` only on that very connection: what was learnt on one must not be used on the next.
@@ -82,7 +81,7 @@ class Pipeline(ABC):
             reply = await self.send(("EVAL", chosen.text, len(keys), *keys, *args), generation=generation, is_confirmed=is_confirmed)
         return checked(reply)
 
-    def begin(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], generation: int) -> asyncio.Future[Any] | None:
+    def begin(self, name: str, *, keys: Sequence[str], args: Command, generation: int) -> asyncio.Future[Any] | None:
         """Begins what `run` does with `is_confirmed`; None where it would have to wait for something first.
 
         Nobody has looked at the reply yet: where it is an error `run` has to be called after all, which knows what to do.
@@ -162,13 +161,13 @@ class ServerPipeline(Pipeline):
     def _new_wire(self) -> Wire:
         return Wire(self._timeout_s, confirmation=self._confirmation)
 
-    async def send(self, command: Sequence[Argument], *, generation: int | None = None, is_confirmed: bool = False) -> Any:
+    async def send(self, command: Command, *, generation: int | None = None, is_confirmed: bool = False) -> Any:
         if generation is None:
             await self.connect()
         wire = self._open_wire(generation)
         return self._heeded(await wire.send(command, is_confirmed=is_confirmed), wire=wire)
 
-    def sent(self, command: Sequence[Argument], *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
+    def sent(self, command: Command, *, generation: int, is_confirmed: bool = False) -> asyncio.Future[Any] | None:
         wire = self._wire
         if wire is None or not wire.is_open or generation != self._generation:
             return None
@@ -191,7 +190,7 @@ class ServerPipeline(Pipeline):
             wire.discard("it leads to a replica now")
         return reply
 
-    async def send_asking(self, command: Sequence[Argument]) -> Any:
+    async def send_asking(self, command: Command) -> Any:
         """Sends a command for a slot that this server is only about to get; ASKING is good for the next command alone."""
         await self.connect()
         wire = self._open_wire(None)

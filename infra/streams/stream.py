@@ -18,6 +18,7 @@ from typing import Any
 from infra.clock import Clock
 from infra.settings import LogSettings
 from infra.streams.caps import mind_hard_cap
+from infra.streams.framing import Command, Framed
 from infra.streams.gathering import Batch, Gathering, Replies, promised
 from infra.streams.keys import Keys
 from infra.streams.lanes import Lane, Lanes
@@ -126,7 +127,7 @@ class EventStream:
         lane.calls -= 1
         if (failure := call.exception()) is not None:
             batch.fail(failure)
-        elif type(reply := call.result()) is not list or reply[0] in (b"incarnation", b"full"):
+        elif type(reply := call.result()) is not list or reply[:1] in ([b"incarnation"], [b"full"]):
             # Nothing was appended: once more, the way that knows what to do then.
             self._call(batch).add_done_callback(batch.settle)
         else:
@@ -143,11 +144,11 @@ class EventStream:
         args, shard = self._args_of(batch, deliver_at_ms=deliver_at_ms), batch.shard
         return batch.receipts(*await self._run("append", keys=self._places[shard], args=args, shard=shard, in_order=batch.recheck))
 
-    def _args_of(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Argument]:
+    def _args_of(self, batch: Batch, *, deliver_at_ms: int = 0) -> list[Argument | Framed]:
         """All but the incarnation."""
         window = batch.window
         stems = window.stems(self._keys, shard=batch.shard, now_ms=self._clock.now_ms())
-        return [window.ttl_s, deliver_at_ms, int(batch.recheck), *stems, *batch.args]
+        return [window.ttl_s, deliver_at_ms, int(batch.recheck), *stems, batch.args]
 
     async def quarantine(self, request: QuarantinedRequest, *, cap: int, cap_bytes: int) -> bool:
         """Keeps a refused request aside; false when its source has as many there as it may. Raises StreamUnavailable."""
@@ -170,7 +171,7 @@ class EventStream:
             noted = [part for key, ms in used_ms.items() for part in (f"used:{':'.join(key)}", ms)]
             await self._lanes.first.run("note", keys=[self._keys.ledger(0)], args=noted)
 
-    async def _run(self, name: str, *, keys: Sequence[str], args: Sequence[Argument], shard: int, in_order: bool = False) -> Replies:
+    async def _run(self, name: str, *, keys: Sequence[str], args: Command, shard: int, in_order: bool = False) -> Replies:
         """The reply of a script whose first argument is the incarnation, which is told too."""
         with self._lanes.one(in_order=in_order) as lane:
             for _ in range(3):

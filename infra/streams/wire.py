@@ -1,6 +1,6 @@
 """Owns one connection to a log server: frames out, replies in, deadlines, and the word of replicas.
 
-Commands are packed by hiredis and written together once per turn of the event loop; replies come back in the order of
+Commands are written together when a turn of the event loop ends, or sooner by who asks for it; replies come back in the order of
 the commands. A connection whose replies are late or cut is thrown away with all its unanswered calls: a reply must
 never be matched to another call. Whoever gets StreamUnavailable does not know whether the command was carried out.
 """
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import hiredis
 
-from infra.streams.scripts import Argument
+from infra.streams.framing import Command, pack
 from schemas.errors import StreamUnavailable
 
 
@@ -60,7 +59,7 @@ class Wire(asyncio.Protocol):
         # uvloop's transports are no subclasses of asyncio's, only the same in all they do.
         self._transport, self.is_open = cast(asyncio.Transport, transport), True
 
-    def send(self, command: Sequence[Argument], *, is_confirmed: bool = False) -> asyncio.Future[Any]:
+    def send(self, command: Command, *, is_confirmed: bool = False) -> asyncio.Future[Any]:
         """Queues a command; the future gets its reply, which may be a hiredis.ReplyError.
 
         One that `is_confirmed` gets it when replicas have what was written, if this connection asks any.
@@ -71,9 +70,9 @@ class Wire(asyncio.Protocol):
         self._asks_replicas |= is_confirmed
         return self._queue(command, is_confirmed=is_confirmed)
 
-    def _queue(self, command: Sequence[Argument], *, is_confirmed: bool = False) -> asyncio.Future[Any]:
+    def _queue(self, command: Command, *, is_confirmed: bool = False) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._unwritten.append(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type]  # its stub allows one argument only
+        self._unwritten.append(pack(command))
         self._waiting.append(_Call(future, self._loop.time() + self._timeout_s, is_confirmed))
         if self._watch is None:
             self._watch = self._loop.call_later(self._timeout_s, self._check_head)

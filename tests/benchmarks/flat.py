@@ -24,6 +24,7 @@ import uvloop
 
 from infra.clock import uuid_text
 from infra.settings import LogSettings
+from infra.streams.framing import Framed, framed
 from infra.streams.gathering import MOST_EVENTS
 from infra.streams.keys import Keys
 from infra.streams.lanes import LANES
@@ -48,13 +49,13 @@ class Log:
         at = [[KEYS.ledger(shard), *KEYS.event_streams(shard)] for shard in shards]
         stems = [WINDOW.stems(KEYS, shard=shard, now_ms=now_ms) for shard in shards]
         self._heads: list[tuple[Argument, ...]] = [(*at[shard], incarnations[shard], WINDOW.ttl_s, 0, 0, *stems[shard]) for shard in shards]
-        self._gathered: list[tuple[list[Argument], list[asyncio.Transport]]] = [([], []) for _ in shards]
+        self._gathered: list[tuple[list[bytes], list[asyncio.Transport]]] = [([], []) for _ in shards]
 
     def append(self, shard: int, *parts: Argument, sender: asyncio.Transport) -> None:
         if not any(senders for _, senders in self._gathered):
             asyncio.get_running_loop().call_soon(self._send_all)
-        args, senders = self._gathered[shard]
-        args += parts
+        frames, senders = self._gathered[shard]
+        frames += map(framed, parts)
         senders.append(sender)
         if len(senders) >= MOST_EVENTS:
             self._send(shard)
@@ -65,9 +66,9 @@ class Log:
                 self._send(shard)
 
     def _send(self, shard: int) -> None:
-        (args, senders), self._gathered[shard] = self._gathered[shard], ([], [])
+        (frames, senders), self._gathered[shard] = self._gathered[shard], ([], [])
         self._next = (self._next + 1) % len(self._wires)
-        call = self._wires[self._next].send(("EVALSHA", script("append").sha, 5, *self._heads[shard], *args))
+        call = self._wires[self._next].send(("EVALSHA", script("append").sha, 5, *self._heads[shard], Framed(len(frames), frames)))
         call.add_done_callback(lambda call: _answer(senders, call.result()))
 
 

@@ -69,9 +69,9 @@ def all_receiving(peers_python: Path) -> list[Receiving]:
     """In the order of a repetition: each beside what it is compared with."""
     return [
         Receiving("starlette", ("tests.benchmarks.starlette_noop",)),
+        Receiving("hooklake", ("ingest",)),
         Receiving("least-durable", ("tests.benchmarks.least_durable",)),
         Receiving("flat", ("tests.benchmarks.flat",)),
-        Receiving("hooklake", ("ingest",)),
         Receiving("fastapi-celery", ("tests.benchmarks.peers.fastapi_celery",), python=peers_python),
         Receiving("two-receivers", ("ingest",), receivers=2),
         Receiving("many-sources", ("ingest",), sources=10_000),

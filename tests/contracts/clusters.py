@@ -47,6 +47,10 @@ class ClusterNode(EmbeddedServer):
     def knows_replica(self, node_id: str, *, of: str) -> bool:
         return any(one["node_id"] == node_id and one["master_id"] == of for one in self.ask("CLUSTER NODES").values())
 
+    def knows_slots(self, node_id: str) -> bool:
+        """Whether it knows which slots that node has."""
+        return any(one["node_id"] == node_id and one["slots"] for one in self.ask("CLUSTER NODES").values())
+
     def is_whole(self) -> bool:
         """True when it knows all nodes, and a node for every slot."""
         info = self.ask("CLUSTER INFO")
@@ -104,6 +108,9 @@ class EmbeddedCluster(EmbeddedServer):
         wait_until(lambda: node.ask("INFO", "replication")["master_link_status"] == "up")
         # Whoever does not know yet whose replica it is does not vote for it, and the next election is long in coming.
         wait_until(lambda: all(other.knows_replica(node.id, of=primary.id) for other in self.nodes))
+        # One that takes over before it was told what its primary has is a primary without slots, and nobody else serves them.
+        wait_until(lambda: all(node.knows_slots(other.id) for other in self.nodes))
+        wait_until(lambda: node.ask("CLUSTER MYSHARDID") == primary.ask("CLUSTER MYSHARDID"))
         return node
 
     def announce_first(self, port: int) -> None:

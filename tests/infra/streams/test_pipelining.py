@@ -48,6 +48,30 @@ async def test_a_command_meant_for_a_lost_connection_is_not_sent_on_the_next(pip
         await pipeline.run("trim", keys=["a", "b"], args=[], generation=learnt_on)
 
 
+async def test_what_is_sent_at_once_is_written_before_this_turn_is_over(log_server: EmbeddedServer, tmp_path: Path) -> None:
+    pipeline = open_pipeline(LogSettings(url=log_server.url), home=tmp_path)
+    generation = await pipeline.connect()
+    assert isinstance(pipeline, ServerPipeline)
+    assert pipeline._wire is not None
+
+    replied = pipeline.sent(["PING"], generation=generation)
+
+    assert replied is not None
+    assert pipeline._wire._unwritten == []
+    assert await replied == b"PONG"
+    await pipeline.close()
+
+
+async def test_what_cannot_be_sent_at_once_on_that_very_connection_is_not_sent(pipeline: Pipeline) -> None:
+    learnt_on = await pipeline.connect()
+    await pipeline.close()
+    await pipeline.call("PING")
+    newest = await pipeline.connect()
+
+    assert pipeline.sent(["PING"], generation=learnt_on) is None
+    assert await (pipeline.sent(["PING"], generation=newest) or asyncio.sleep(0)) == b"PONG"
+
+
 async def test_a_wrong_password_is_unavailable(log: LogSettings, home: Path) -> None:
     pipeline = open_pipeline(log.model_copy(update={"url": log.url.replace("a-test-password", "another")}), home=home)
 
