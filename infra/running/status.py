@@ -1,32 +1,33 @@
-"""Owns `hooklake status`: lag, counts, dead letters and processes on one screen, and whether a person is needed."""
+"""Owns `hooklake status`: lag, counts, dead letters and processes on one screen, and whether a person is needed.
+
+While the log is away it is what can be said without it (`here.py`).
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from infra.running.announce import unsigned_sources
 from infra.running.cli import run
-from infra.running.healthcheck import is_fine, remark_of
-from infra.running.services import Service, services_of
+from infra.running.here import Here, look_here, not_ready, show_here, show_processes, show_warnings, spool_lines, spool_needs
 from infra.sections import DeadLetterSettings
 from infra.settings import Settings, load_settings
-from infra.spools import SpoolState, read_spools
+from infra.spools import SpoolState
 from infra.streams.books import Owner, SourceBooks, in_spools, with_term
 from infra.streams.caps import Weight, described
 from infra.streams.keys import ARCHIVE_GROUP
 from infra.streams.overview import GroupState, Overview, read_overview
+from infra.streams.probe import refuse_unfit_log
+from schemas.errors import ConfigError, StreamUnavailable
 
-READINESS = {True: "[green]ready[/]", False: "[red]not ready[/]", None: "unknown (its ops_port is 0, so it cannot be asked)"}
 LEFT_ALONE_MS = 3_600_000
 ALWAYS = ("tenant", "source", "accepted", "archived", "in_log")
 
@@ -75,24 +76,52 @@ class Status:
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False) -> None:
     """Shows lag, counts, dead letters and processes; exits with 1 when something needs a person, and with 3 when the log is away."""
-    found = look(load_settings())
+    settings = load_settings()
+    try:
+        overview = read_overview(settings.log, home=settings.home)
+    except StreamUnavailable as error:
+        # Just then somebody wants to know how many events wait here.
+        here = look_here(settings)
+        print_json(without_log(here, reason=str(error))) if as_json else show_here(here)
+        raise
+    found = look(overview, settings=settings)
     if as_json:
         books = None if found.books is None else [one.as_dict() for one in found.books]
-        print(json.dumps({**asdict(found), "in_spools": found.in_spools, "books": books}, indent=2))
+        print_json({**asdict(found), "in_spools": found.in_spools, "books": books, "log_away": None})
     else:
         show(found)
     sys.exit(1 if found.needs else 0)
 
 
-def look(settings: Settings) -> Status:
-    """Raises StreamUnavailable when the log does not answer."""
-    overview = read_overview(settings.log, home=settings.home)
-    processes = {service.name: is_fine(service) for service in services_of(settings)}
+def print_json(values: dict[str, Any]) -> None:
+    print(json.dumps(values, indent=2))
+
+
+def without_log(here: Here, *, reason: str) -> dict[str, Any]:
+    """As machines read it: what only the log could tell is there, and null. Pure."""
+    known = {**asdict(here), "needs": here.needs, "in_spools": here.in_spools, "log_away": reason}
+    del known["remarks"]  # They are among the needs.
+    return {**dict.fromkeys(one.name for one in fields(Status)), **known}
+
+
+def look(overview: Overview, *, settings: Settings) -> Status:
+    # After the log, so that what goes there from a spool meanwhile is not counted twice.
+    here = look_here(settings)
     letter_cap = settings.section("dead_letters", DeadLetterSettings).cap
-    found = replace(summarise(overview, processes=processes, letter_cap=letter_cap), durability=settings.log.durability)
-    found = replace(found, needs=[*found.needs, *remarks_of(services_of(settings))])
-    found = replace(with_spools(found, spools=read_spools(settings.home)), unsigned=unsigned_sources(settings))
+    found = summarise(overview, processes=here.processes, letter_cap=letter_cap)
+    needs = [*found.needs, *log_needs(settings), *here.remarks]
+    found = replace(found, durability=here.durability, unsigned=here.unsigned, needs=needs)
+    found = with_spools(found, spools=here.spools)
     return with_books(found, books=overview.books, in_spools=in_spools(settings.home), is_whole=not overview.accepted_before)
+
+
+def log_needs(settings: Settings) -> list[str]:
+    """Why the log is given no events until somebody changes it."""
+    try:
+        refuse_unfit_log(settings.log, home=settings.home)
+    except ConfigError as error:
+        return [f"{error}; until then receivers keep events in their spools"]
+    return []
 
 
 def with_books(found: Status, *, books: dict[Owner, SourceBooks] | None, in_spools: Counter[Owner] | None, is_whole: bool) -> Status:
@@ -107,28 +136,10 @@ def with_books(found: Status, *, books: dict[Owner, SourceBooks] | None, in_spoo
     return replace(found, books=listed, needs=[*found.needs, *needs])
 
 
-def remarks_of(services: Sequence[Service]) -> list[str]:
-    """What services that run would like a person to know."""
-    return [f"{service.name}: {remark}" for service in services if service.ops_port and (remark := remark_of(service))]
-
-
 def with_spools(found: Status, *, spools: list[SpoolState]) -> Status:
     """Pure: what waits in spools was accepted too, though no ledger has counted it yet."""
     waiting = sum(spool.events for spool in spools)
     return replace(found, accepted=found.accepted + waiting, spools=spools, needs=[*found.needs, *spool_needs(spools)])
-
-
-def spool_needs(spools: list[SpoolState]) -> list[str]:
-    """What no receiver that runs will see to. Pure."""
-    left = [
-        f"{spool.events} events wait in the spool of {spool.receiver}, and no receiver runs that would append them: start one"
-        for spool in spools
-        if spool.events and not spool.is_held
-    ]
-    damaged = [
-        f"the spool of {spool.receiver} has {spool.damaged} damaged places: see `hooklake doctor`" for spool in spools if spool.damaged
-    ]
-    return left + damaged
 
 
 def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_cap: int | None = None) -> Status:
@@ -158,7 +169,7 @@ def summarise(overview: Overview, *, processes: dict[str, bool | None], letter_c
 
 
 def needs_of(overview: Overview, *, processes: dict[str, bool | None]) -> list[str]:
-    needs = [f"{name} is not ready: see logs/{name}.log, or `hooklake doctor`" for name, is_ready in processes.items() if is_ready is False]
+    needs = not_ready(processes)
     if overview.open_dead_letters:
         needs.append(f"{overview.open_dead_letters} dead letters wait for a decision: `hooklake dead-letters list`")
     needs += [
@@ -217,10 +228,7 @@ def _not_read(state: GroupState) -> str:
 
 def show(found: Status) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    if found.durability == "relaxed":
-        console.print("[red]log.durability is relaxed: a power cut may lose the last second of what was accepted[/]")
-    for source in found.unsigned:
-        console.print(f"[red]{escape(source)} is unsigned: whoever knows its address can send[/]")
+    show_warnings(console, durability=found.durability, unsigned=found.unsigned)
     console.print(
         f"accepted {found.accepted} = archived {_shown(found.archived)} + in the log {found.in_log}{_rest(found)}: "
         f"{_balance(found)}; "
@@ -234,10 +242,9 @@ def show(found: Status) -> None:
     console.print(_groups_table(found.groups))
     for sentence in owed_sentences(found.groups):
         console.print(sentence)
-    for name, is_ready in found.processes.items():
-        console.print(f"{name}: {READINESS[is_ready]}")
-    for sentence in found.needs:
-        console.print(f"[red]![/] {sentence}")
+    for line in spool_lines(found.spools):
+        console.print(line)
+    show_processes(console, processes=found.processes, needs=found.needs)
 
 
 def owed_sentences(groups: list[GroupState]) -> list[str]:

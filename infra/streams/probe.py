@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,11 +138,10 @@ def _text(value: str | bytes) -> str:
 
 
 def refuse_unfit_log(log: LogSettings, *, home: Path) -> None:
-    """At a process's start: a log that may lose events stops it, one that is merely down does not."""
+    """Raises ConfigError for a log that may lose events, as a process does not start on one; not for one that is merely down."""
     try:
-        client = open_blocking(log, home=home)
-        refuse_unfit(client, log=log)
-        client.close()
+        with closing(open_blocking(log, home=home)) as client:
+            refuse_unfit(client, log=log)
     except StreamUnavailable:
         return
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from infra.running.here import remarks_of
 from infra.running.ops import OpsServer, listen_for_ops
 from infra.running.services import Service
-from infra.running.status import remarks_of
 from infra.telemetry import Telemetry
 from schemas.errors import ConfigError, StreamUnavailable
 
