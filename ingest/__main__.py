@@ -6,7 +6,7 @@ makes way for the next: nobody is refused, whether a receiver dies, stops, or is
     SIGTERM, SIGINT    receivers answer what they have accepted, and everything ends
     SIGHUP             settings are read again; if they are fit, receivers are replaced one by one, the new one first
 
-Exit codes: 0 told to stop, 2 a setting is wrong or the log would lose events.
+Exit codes: 0 told to stop, 2 a setting is wrong, or the log would lose events as it starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infra.running.sockets import inherited, listen
 from infra.running.supervisor import Supervisor
 from infra.settings import home_directory
 from infra.telemetry import Telemetry
-from ingest.crew import Crew, Found, find_settings
+from ingest.crew import Crew, Found, find_fit
 from ingest.settings import IngestSettings
 
 CHILD_MODULE = "ingest.child"
@@ -44,7 +44,7 @@ def main(
 ) -> None:
     """Runs the receivers until SIGTERM or Ctrl-C; then they answer what they have accepted, and stop. SIGHUP replaces them one by one,
     by such as know the settings as they are then."""
-    found = find_settings(home_directory())
+    found = find_fit(home_directory())
     listener = inherited(fd) if fd is not None else _listen(found.ingest, host=host, port=port)
     with listener:
         supervise(found, listener=listener)
@@ -68,7 +68,7 @@ def supervise(found: Found, *, listener: socket.socket) -> None:
         # Where the socket is ours alone, newcomers are refused from the first moment, and need not wait in vain.
         supervisor = Supervisor(crew.muster(), None, say, policy=RESTARTS, before_stop=listener.close)
         reloading = Reloading(
-            look=lambda: find_settings(found.settings.home),
+            look=lambda: find_fit(found.settings.home),
             take_over=lambda new: crew.make_way(new, supervisor=supervisor, say=say),
             say=say,
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.settings import Settings, read_secret
-from ingest.answers import Answer, typed_answer
+from ingest.answers import ACCEPTED, Answer, accepted, typed_answer
 from ingest.scheme import Handshake, Scheme
 from ingest.settings import AnswerSettings, SourceSettings
 from schemas.errors import ConfigError
+from schemas.receipt import Receipt
 
 LEAST_TOKEN_BYTES = 8
 """Of a verify token: people make it up in a form, and it lets nobody send anything."""
@@ -25,8 +27,10 @@ class Answering:
     topics: frozenset[str] = frozenset()
     """The SNS topics that are believed; none: all of them."""
     confirms: bool = False
+    status: int = ACCEPTED
+    """Of the receipt of an event that was accepted."""
     fixed: Answer | None = None
-    """In the place of the receipt of an event that was accepted."""
+    """In the place of that receipt."""
 
     @classmethod
     def of(cls, given: SourceSettings, *, scheme: Scheme, settings: Settings, at: str) -> Answering:
@@ -42,12 +46,20 @@ class Answering:
             verify_token=_verify_token(given, handshake=handshake, settings=settings, at=at),
             topics=frozenset(given.topics),
             confirms=given.confirm_subscriptions,
-            fixed=None if given.answer is None else _fixed(given.answer),
+            status=scheme.answered,
+            fixed=_fixed(given.answer, scheme=scheme),
         )
 
+    def answer(self, receipts: Sequence[Receipt]) -> Answer:
+        """To an event that was accepted, or the parts of one body."""
+        return self.fixed or accepted(receipts, status=self.status)
 
-def _fixed(answer: AnswerSettings) -> Answer:
-    return typed_answer(answer.status, answer.body.encode(), content_type=answer.content_type)
+
+def _fixed(answer: AnswerSettings | None, *, scheme: Scheme) -> Answer | None:
+    if answer is not None:
+        return typed_answer(answer.status, answer.body.encode(), content_type=answer.content_type)
+    # Discord wants a type of the nothing that there is.
+    return typed_answer(204, b"", content_type="application/json") if scheme.answered == 204 else None
 
 
 def _refuse_useless(given: SourceSettings, *, handshake: Handshake, at: str) -> None:

@@ -29,13 +29,13 @@ def _json_headers(size_bytes: int) -> HeaderLines:
     return (b"content-type", b"application/json"), (b"content-length", str(size_bytes).encode())
 
 
-def accepted(receipts: Sequence[Receipt]) -> Answer:
+def accepted(receipts: Sequence[Receipt], *, status: int) -> Answer:
     """Of a body that was split, the id of its first part and how many there are; a duplicate only if every part is one."""
     duplicate = b"false" if [receipt for receipt in receipts if not receipt.duplicate] else b"true"
     parts = b',"parts":%d' % len(receipts) if len(receipts) > 1 else b""
     spooled = b',"spooled":true' if receipts[0].spooled else b""
     body = b'{"event_id":"%b","duplicate":%b%b%b}' % (receipts[0].event_id.encode(), duplicate, parts, spooled)
-    return ACCEPTED, json_headers(body), body
+    return status, json_headers(body), body
 
 
 def new_event(event_id: str) -> bytes:
@@ -43,10 +43,10 @@ def new_event(event_id: str) -> bytes:
     return b'{"event_id":"%b","duplicate":false}' % event_id.encode()
 
 
-def accepted_one(receipt: Receipt) -> Answer:
+def accepted_one(receipt: Receipt, *, status: int) -> Answer:
     """The same of one event that is on the log."""
     body = b'{"event_id":"%b","duplicate":%b}' % (receipt.event_id.encode(), b"true" if receipt.duplicate else b"false")
-    return ACCEPTED, json_headers(body), body
+    return status, json_headers(body), body
 
 
 def json_answer(content: object, *, status: int = 200) -> Answer:

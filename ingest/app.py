@@ -20,8 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from infra.running.serving_limits import WHOLE_BODY
-from ingest.answers import Answer, accepted, json_headers
+from infra.running.pulse import Pulse
+from infra.running.serving_limits import PULSE, WHOLE_BODY
+from ingest.answers import Answer, json_headers
 from ingest.notes import Notes
 from ingest.proxies import Proxies
 from ingest.receive import Post, Receiver
@@ -74,9 +75,9 @@ class App:
 
     def __init__(self, receiver: Receiver, *, lifespan: Lifespan | None = None) -> None:
         self._receiver = receiver
-        self._proxies = Proxies(receiver.settings.trusted_proxies)
+        self.proxies = Proxies(receiver.settings.trusted_proxies)
         self._notes = Notes(receiver.telemetry.log, clock=receiver.clock)
-        self.direct = Shortcut(receiver, proxies=self._proxies, refuse=self._refusal)
+        self.direct = Shortcut(receiver, proxies=self.proxies, refuse=self._refusal)
         """Answers what need not take ASGI's way."""
         self._operations = Starlette(
             routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
@@ -96,10 +97,9 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         try:
-            outcome = await self._receiver.receive(_post_of(scope, receive, proxies=self._proxies))
-            return accepted(outcome) if isinstance(outcome, list) else outcome
+            return await self._receiver.receive(_post_of(scope, receive, proxies=self.proxies))
         except (Exception, asyncio.CancelledError) as error:
-            return self._refusal(error, scope["path"], _remote_address(scope, proxies=self._proxies))
+            return self._refusal(error, scope["path"], _remote_address(scope, proxies=self.proxies))
 
     def _refusal(self, error: BaseException, path: str, remote_address: str) -> Answer:
         """The edge: what ends a request that is no answer of ours."""
@@ -137,6 +137,7 @@ def _post_of(scope: Scope, receive: Receive, *, proxies: Proxies) -> Post:
         remote_address=_remote_address(scope, proxies=proxies),
         receive=receive,
         query=scope["query_string"].decode("latin-1"),
+        pulse=scope.get(PULSE) or Pulse(),
         has_whole_body=WHOLE_BODY in scope,
     )
 

@@ -1,7 +1,7 @@
 """Owns one receiver: a process that serves on a socket that its parent keeps, until its parent tells it to go.
 
-`hooklake ingest` starts it as `python -m ingest.child`. Exit codes: 0 told to stop or to leave, 2 a setting is wrong or the
-log would lose events; whatever else it ends with, the parent starts the next one.
+`hooklake ingest` starts it as `python -m ingest.child`. Exit codes: 0 told to stop or to leave, 2 a setting is wrong; whatever
+else it ends with, the parent starts the next one.
 """
 
 from __future__ import annotations
@@ -115,12 +115,10 @@ def _serve(
         lifespan = _lifespan(stream, running=[watch.running(), quarantine.running(), key_use], spool=spool, drain=drain, noting=noting)
         app = App(receiver, lifespan=lifespan)
         collect_garbage_seldom()
-        serve(app, listener=listener, limits=limits, direct=app.direct, on_drain=draining.set)
+        serve(app, listener=listener, limits=limits, direct=app.direct, is_proxy=app.proxies.has, on_drain=draining.set)
         telemetry.log.info("receiver stopped", name=name, pid=os.getpid())
     finally:
         ops_server.stop()
-    if watch.verdict is not None:
-        raise watch.verdict
 
 
 def _look_once(watch: LogWatch, *, telemetry: Telemetry) -> None:

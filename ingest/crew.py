@@ -19,6 +19,7 @@ from infra.running.sockets import listen
 from infra.running.succession import relieved
 from infra.running.supervisor import Supervisor
 from infra.settings import SETTINGS_VARIABLE, Settings, environment_with, load_settings, settings_path
+from infra.streams.probe import refuse_unfit_log
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
 from ingest.windows import windows_of
@@ -61,6 +62,17 @@ def find_settings(home: Path, *, path: Path | None = None) -> Found:
     except ConfigError:
         os.close(descriptor)
         raise
+
+
+def find_fit(home: Path) -> Found:
+    """The same, of settings whose log keeps what it is given, as far as can be seen; one that is down may be fit."""
+    found = find_settings(home)
+    try:
+        refuse_unfit_log(found.settings.log, home=home)
+    except ConfigError:
+        os.close(found.descriptor)
+        raise
+    return found
 
 
 def _checked(settings: Settings, *, descriptor: int) -> Found:
@@ -120,8 +132,6 @@ class Crew:
             hung_after_s=HUNG_AFTER_S,
             stop_stage=0,
             grace_s=limits.grace_ms / 1000 + LAST_MOMENTS_S,
-            # The log came back as one that would lose events: as long as nobody serves, nobody should wait to be served.
-            may_end_all=True,
             leave_signal=LEAVE,
             leave_grace_s=limits.leave_within_ms / 1000 + LAST_MOMENTS_S,
             pass_fds=(fd, ops_fd, found.descriptor),

@@ -3,6 +3,9 @@
 orjson is strict and fast, and refuses three things that JSON allows: escapes of half a character (`"\\ud800"`), numbers that no
 double holds (`1e999`), and deep nesting. A sender that is told 400 does not send again, so the first two are read by the standard
 library, with its own gifts (NaN, other encodings) refused. What is nested deeper than about a thousand levels stays refused.
+
+Texts may have bytes that are no UTF-8, which senders with a database in Latin-1 do send: the event is kept as it came, and a text of
+which nobody knows the letters leaves its field empty, as half a character does.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ def parse(body: bytes | str) -> object:
         return orjson.loads(body)
     except ValueError:
         pass
-    text = body.decode("utf-8") if isinstance(body, bytes) else body
+    text = body.decode("utf-8", "surrogateescape") if isinstance(body, bytes) else body
     try:
         return json.loads(text, parse_constant=_refuse, parse_int=_integer)
     except RecursionError as error:

@@ -128,6 +128,12 @@ def prepare(scheme: Scheme, *, secret: bytes, at: str) -> Key:
     return HmacKey(value, key_id=key_id_of(secret), algorithm=scheme.algorithm, encoding=scheme.encoding)
 
 
+def only_the_provider_signs(scheme: str) -> ConfigError:
+    return ConfigError(
+        f"scheme {scheme} is verified with a public key, and only the provider has the private one that signs; nothing was sent"
+    )
+
+
 def key_id_of(secret: bytes) -> str:
     return hmac.digest(secret, b"hooklake key id", "sha256")[:4].hex()
 

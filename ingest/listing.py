@@ -21,6 +21,7 @@ from infra.streams.connection import open_blocking, translated
 from infra.streams.keys import Keys
 from infra.streams.ledger import read_last_used
 from ingest.sources import Source, Sources
+from ingest.windows import windows_of
 from schemas.errors import StreamUnavailable
 from schemas.event import from_epoch_ms
 
@@ -51,6 +52,7 @@ def main(as_json: Annotated[bool, typer.Option("--json", help="Print the sources
     """Lists the sources of all tenants, how each is verified, and with how many secrets; exits with 2 when a setting is wrong."""
     settings = load_settings()
     sources = Sources.from_settings(settings).by_route.values()
+    windows_of(settings)  # Of no use here; a window that stops the receiver stops the listing of its sources, too.
     used = last_used(settings)
     lines = [line_of(source, used=used or {}) for source in sources]
     if as_json:

@@ -30,8 +30,6 @@ class Members:
 
     def read(self, body: bytes) -> list[str]:
         """In the order of the paths, "" for what is not there; raises ValueError for a body that it does not read."""
-        if not body.isascii():
-            body.decode()  # It does not look at the letters of texts that nobody asks for.
         try:
             content = self._decode(body)
         except RecursionError as error:

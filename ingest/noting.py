@@ -64,7 +64,9 @@ class Noting:
         try:
             await asyncio.to_thread(books.write, self._folder)
         except OSError:
-            self._highest = {**highest, **self._highest}
+            later, self._highest = self._highest, highest
+            for life, number in later.items():  # Not always above: several connections answer.
+                self._highest[life] = max(number, highest.get(life, 0))
             for owner, count in accepted.items():
                 self._accepted[owner] = self._accepted.get(owner, 0) + count
             raise

@@ -1,4 +1,4 @@
-"""The schemes of forges and of what is used beside them: code, issues, incidents."""
+"""The schemes of forges and of what is used beside them: code, builds, issues, pages, incidents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GITLAB_TOKEN = Scheme(
     namespace="gitlab",
     event_type=(Member("object_kind"), Member("event_name")),
     # The UUID is that of the action that caused events, and a new one when they are sent again; older instances have only that.
-    delivery_id=(Header("idempotency-key"), Header("x-gitlab-event-uuid")),
+    delivery_id=(Header("idempotency-key"), Header("x-gitlab-event-uuid"), Digest()),
     repository="project.path_with_namespace",
     key="project.path_with_namespace",
     stored_headers=("x-gitlab-event", "x-gitlab-instance", "x-gitlab-webhook-uuid"),
@@ -59,7 +59,7 @@ BITBUCKET = Scheme(
     prefix="sha256=",
     namespace="bitbucket",
     event_type=(Header("x-event-key"),),
-    delivery_id=(Header("x-request-uuid"), Header("x-request-id")),
+    delivery_id=(Header("x-request-uuid"), Header("x-request-id"), Digest()),
     repository="repository.full_name",
     key="repository.full_name",
     stored_headers=("x-hook-uuid", "x-attempt-number"),
@@ -73,7 +73,7 @@ JIRA = Scheme(
     prefix="sha256=",
     namespace="jira",
     event_type=(Member("webhookEvent"),),
-    delivery_id=(Header("x-atlassian-webhook-identifier"),),
+    delivery_id=(Header("x-atlassian-webhook-identifier"), Digest()),
     repository="issue.key",
     key="issue.key",
     stored_headers=("x-atlassian-webhook-",),
@@ -93,6 +93,7 @@ LINEAR = Scheme(
     repository="data.id",
     key="data.id",
     stored_headers=("linear-event",),
+    answered=200,
 )
 
 PAGERDUTY = Scheme(
@@ -109,4 +110,30 @@ PAGERDUTY = Scheme(
     stored_headers=("x-webhook-subscription",),
 )
 
-CODE = (GITHUB, GITLAB, GITLAB_TOKEN, BITBUCKET, JIRA, LINEAR, PAGERDUTY)
+CIRCLECI = Scheme(
+    name="circleci",
+    documentation="CircleCI's page on outbound webhooks. Only `v1` is looked at, the one version that there is.",
+    confirmed=True,
+    signature=Header("circleci-signature"),
+    items=Items(separator=",", wanted="v1"),
+    namespace="circleci",
+    event_type=(Header("circleci-event-type"), Member("type")),
+    delivery_id=(Member("id"), Digest()),
+    repository="project.slug",
+    key="pipeline.id",
+)
+
+NOTION = Scheme(
+    name="notion",
+    documentation="Notion's page on webhooks. Keyed with the `verification_token` that its first request has in its body.",
+    confirmed=True,
+    signature=Header("x-notion-signature"),
+    prefix="sha256=",
+    namespace="notion",
+    event_type=(Member("type"),),
+    delivery_id=(Member("id"), Digest()),
+    repository="entity.id",
+    key="entity.id",
+)
+
+CODE = (GITHUB, GITLAB, GITLAB_TOKEN, BITBUCKET, JIRA, LINEAR, PAGERDUTY, CIRCLECI, NOTION)

@@ -1,8 +1,8 @@
-"""The schemes of those who carry messages: chat, calls, mail."""
+"""The schemes of those who carry messages: chat, calls, mail, video."""
 
 from __future__ import annotations
 
-from ingest.scheme import Digest, Header, Member, Part, Scheme
+from ingest.scheme import Digest, Header, Item, Items, Member, Part, Scheme
 
 SLACK = Scheme(
     name="slack",
@@ -43,11 +43,14 @@ MAILGUN = Scheme(
     confirmed=True,
     signature=Member("signature.signature"),
     timestamp=Member("signature.timestamp"),
+    # Mailgun warns of delays, and tries again after 5 minutes at the soonest; against replays there is the token.
+    tolerance_s=15 * 60,
     signed=(Part.TIMESTAMP, Part.ID),
     namespace="mailgun",
     event_type=(Member("event-data.event"),),
     delivery_id=(Member("signature.token"),),
     repository="event-data.recipient",
+    answered=200,
 )
 
 DISCORD = Scheme(
@@ -63,6 +66,7 @@ DISCORD = Scheme(
     delivery_id=(Digest(timestamped=True),),
     repository="application_id",
     handshake="answer-ping",
+    answered=204,
 )
 
 SENDGRID = Scheme(
@@ -95,11 +99,13 @@ ZOOM = Scheme(
     repository="payload.object.uuid",
     key="payload.object.uuid",
     handshake="hash-token",
+    answered=200,
 )
 
 META = Scheme(
     name="meta",
-    documentation="Meta's page on webhooks, WhatsApp too. Keyed with the app secret; a body may hold many changes; retries for 36 hours.",
+    documentation="The tests of WhatsApp's SDK; all of Meta signs so. Keyed with the app secret; a body may hold many changes.",
+    confirmed=True,
     signature=Header("x-hub-signature-256"),
     prefix="sha256=",
     namespace="meta",
@@ -109,6 +115,36 @@ META = Scheme(
     repository="entry.0.id",
     key="entry.0.id",
     handshake="hub-challenge",
+    answered=200,
 )
 
-MESSAGES = (SLACK, TWILIO, MAILGUN, DISCORD, SENDGRID, ZOOM, META)
+LINE = Scheme(
+    name="line",
+    documentation="LINE's page on verifying webhooks. Keyed with the channel secret; a body may hold many events, or none to try it.",
+    confirmed=True,
+    signature=Header("x-line-signature"),
+    encoding="base64",
+    namespace="line",
+    event_type=(Member("events.0.type"),),
+    delivery_id=(Member("events.0.webhookEventId"), Digest()),
+    repository="destination",
+    key="events.0.source.userId",
+    answered=200,
+)
+
+MUX = Scheme(
+    name="mux",
+    documentation="Mux's library for Elixir. Each attempt says in its body which ones were before it, so it is another body.",
+    confirmed=True,
+    signature=Header("mux-signature"),
+    items=Items(separator=",", wanted="v1"),
+    timestamp=Item("t"),
+    signed=(Part.TIMESTAMP, ".", Part.BODY),
+    namespace="mux",
+    event_type=(Member("type"),),
+    delivery_id=(Member("id"), Digest()),
+    repository="object.id",
+    key="object.id",
+)
+
+MESSAGES = (SLACK, TWILIO, MAILGUN, DISCORD, SENDGRID, ZOOM, META, LINE, MUX)

@@ -29,7 +29,7 @@ SHOPIFY = Scheme(
     encoding="base64",
     namespace="shopify",
     event_type=(Header("x-shopify-topic"),),
-    delivery_id=(Header("x-shopify-webhook-id"),),
+    delivery_id=(Header("x-shopify-webhook-id"), Digest()),
     repository="admin_graphql_api_id",
     key="id",
     stored_headers=("x-shopify-shop-domain", "x-shopify-event-id", "x-shopify-triggered-at", "x-shopify-api-version"),
@@ -48,6 +48,7 @@ PADDLE = Scheme(
     delivery_id=(Member("event_id"), Digest()),
     repository="data.id",
     key="data.id",
+    answered=200,
 )
 
 SQUARE = Scheme(
@@ -144,4 +145,16 @@ TYPEFORM = Scheme(
     repository="form_response.form_id",
 )
 
-SALES = (STRIPE, SHOPIFY, PADDLE, SQUARE, HUBSPOT, HUBSPOT_V2, HUBSPOT_V1, ZENDESK, INTERCOM, TYPEFORM)
+RAZORPAY = Scheme(
+    name="razorpay",
+    documentation="The tests of Razorpay's libraries. Keyed with the webhook's own secret, not with that of the API.",
+    confirmed=True,
+    signature=Header("x-razorpay-signature"),
+    namespace="razorpay",
+    event_type=(Member("event"),),
+    delivery_id=(Header("x-razorpay-event-id"), Digest()),
+    repository="account_id",
+    key="payload.payment.entity.id",
+)
+
+SALES = (STRIPE, SHOPIFY, PADDLE, SQUARE, HUBSPOT, HUBSPOT_V2, HUBSPOT_V1, ZENDESK, INTERCOM, TYPEFORM, RAZORPAY)

@@ -23,7 +23,7 @@ class Proxies:
         Each proxy adds its peer at the end of X-Forwarded-For, so it is read from there; what stands before the first address
         that is not ours was written by a stranger.
         """
-        if not self._networks or not self._has(_address(peer)):
+        if not self.has(peer):
             return peer
         found = peer
         for text in reversed(_forwarded(raw_headers)):
@@ -31,11 +31,15 @@ class Proxies:
             if address is None:
                 return found
             found = str(address)
-            if not self._has(address):
+            if not self._contain(address):
                 return found
         return found
 
-    def _has(self, address: IPv4Address | IPv6Address | None) -> bool:
+    def has(self, peer: str) -> bool:
+        """Whether it is one of ours."""
+        return bool(self._networks) and self._contain(_address(peer))
+
+    def _contain(self, address: IPv4Address | IPv6Address | None) -> bool:
         return address is not None and any(address in network for network in self._networks)
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from ingest.keys import canonical
+from ingest.keys import canonical, only_the_provider_signs
 from ingest.scheme import Encoding, Scheme
 from schemas.errors import ConfigError
 
@@ -56,9 +56,7 @@ class PublicKey:
         return True
 
     def sign(self, content: bytes) -> NoReturn:  # noqa: ARG002
-        raise ConfigError(
-            f"scheme {self.scheme} is verified with a public key, and only the provider has the private one that signs; nothing was sent"
-        )
+        raise only_the_provider_signs(self.scheme)
 
 
 def public_key(scheme: Scheme, *, text: bytes, key_id: str, at: str) -> PublicKey:

@@ -1,8 +1,8 @@
 """Owns what becomes of a refused request of a configured source: it is kept aside, best effort, and the sender's answer never waits for it.
 
 A stranger decides how many there are, so a flood must cost little: a rate per source before anything is copied, a short queue, and a
-cap on the log. What is not kept is counted. Headers that carry a secret are never kept; those that prove a signature are, so that a
-person can let the request in later (`release.py`).
+cap on the log. What is not kept is counted. Headers whose names speak of a secret are not kept, unless a scheme reads them as something
+else: what proves a signature is kept, so that a person can let the request in later (`release.py`), also under mended settings.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from infra.telemetry import Telemetry
 from ingest.rates import Bucket
 from ingest.request import Request
 from ingest.scheme import Header, Scheme
+from ingest.schemes import SCHEMES
 from ingest.sources import Source
-from schemas.errors import BadSignature, HooklakeError, MalformedRequest, Refused, SchemaMismatch, StaleTimestamp
+from schemas.errors import BadSignature, HooklakeError, MalformedRequest, Refused, SchemaMismatch, StaleTimestamp, UnsupportedEncoding
 from schemas.quarantined import QuarantinedRequest
 
-WORTH_KEEPING = (BadSignature, StaleTimestamp, MalformedRequest, SchemaMismatch)
-SECRET_NAME = re.compile(r"authorization|cookie|token|secret|passw|api-?key|credential")
+WORTH_KEEPING = (BadSignature, StaleTimestamp, MalformedRequest, SchemaMismatch, UnsupportedEncoding)
+SECRET_NAME = re.compile(r"auth|bearer|cookie|credential|key|token|secret|session|jwt|oidc|saml|assertion|pass|pwd|[cx]srf")
 MOST_WAITING = 200
 MOST_WAITING_BYTES = 8 * 1024 * 1024
 LONGEST_REASON = 500
@@ -130,9 +131,16 @@ class Quarantine:
 
 
 def kept_headers(scheme: Scheme, *, headers: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The headers without those that carry a secret, and the names of these. Pure."""
-    shown = {scheme.signature.name} if scheme.algorithm == "token" and isinstance(scheme.signature, Header) else set()
-    # Some that prove or name a delivery are called tokens, too (Twilio's); an event would have them as well.
-    known = {*scheme.proof_headers, *scheme.kept_headers} - shown
-    removed = {name for name in headers if name in shown or (SECRET_NAME.search(name) and name not in known)}
+    """The headers without those whose names speak of a secret, and the names of these. Pure."""
+    # Of every scheme and not of the source's alone: that may be the wrong one, and be mended before the release.
+    schemes = (scheme, *SCHEMES.values())
+    shown = {one.signature.name for one in schemes if one.algorithm == "token" and isinstance(one.signature, Header)}
+    # Some that prove or name a delivery are called tokens or keys, too (Twilio's, Bitbucket's); an event would have them as well.
+    read = {name for one in schemes for name in (*one.proof_headers, *one.kept_headers)}
+    removed = {name for name in headers if name in shown or (_speaks_of_a_secret(name) and name not in read)}
     return {name: value for name, value in headers.items() if name not in removed}, tuple(sorted(removed))
+
+
+def _speaks_of_a_secret(name: str) -> bool:
+    # A signature is none, and may be what the settings should have named.
+    return SECRET_NAME.search(name) is not None and "signature" not in name

@@ -116,7 +116,8 @@ class Quick:
     @classmethod
     def of(cls, source: Source) -> Quick | None:
         """None for a source whose requests are not so simple."""
-        scheme, places = source.scheme, (source.scheme.signature, *source.scheme.event_type, *source.scheme.delivery_id)
+        # Where the first place for the delivery id has none, the engine looks at the others.
+        scheme, places = source.scheme, (source.scheme.signature, *source.scheme.event_type, *source.scheme.delivery_id[:1])
         keys = [key for key in source.secrets if isinstance(key, HmacKey)]
         is_plain = scheme.signed is BODY_ONLY and scheme.items is None and scheme.timestamp is None and "." not in scheme.action
         if not is_plain or scheme.is_batch or scheme.is_form or source.answering.handshake != "none":

@@ -14,9 +14,10 @@ from starlette.types import Receive
 
 from infra.clock import Clock, EventIds
 from infra.failpoints import reach
+from infra.running.pulse import Pulse
 from infra.telemetry import Telemetry
 from ingest.answers import Answer
-from ingest.body import read_body, refuse_framing
+from ingest.body import in_time, read_body, refuse_encoding, refuse_framing
 from ingest.events import auth_context, event_of
 from ingest.handshakes import answer_to_body, answer_to_question
 from ingest.headers import Headers, refuse_large_head
@@ -34,7 +35,6 @@ from ingest.splitting import pieces_of
 from ingest.subscriptions import Confirmations, refuse_other_topics, subscription_in
 from schemas.errors import HooklakeError, Refused
 from schemas.event import Priority
-from schemas.receipt import Receipt
 
 
 class Post(NamedTuple):
@@ -45,14 +45,11 @@ class Post(NamedTuple):
     raw_headers: list[tuple[bytes, bytes]]
     remote_address: str
     receive: Receive
+    pulse: Pulse
     query: str = ""
     method: str = "POST"
     has_whole_body: bool = False
     """Every byte of the body is here already."""
-
-
-Outcome = list[Receipt] | Answer
-"""What became of a request: receipts, or what its source is answered instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +68,9 @@ class Receiver:
     quarantine: Quarantine
     key_use: KeyUse = field(default_factory=KeyUse)
 
-    async def receive(self, post: Post) -> Outcome:
-        """One receipt, or one for each part of a body that is split; or an answer. Raises Refused for the sender's mistakes and
-        Unavailable for ours."""
+    async def receive(self, post: Post) -> Answer:
+        """With the receipt of an event, or what a question is answered. Raises Refused for the sender's mistakes and Unavailable for
+        ours."""
         with self.in_flight.request() as held:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
@@ -90,14 +87,16 @@ class Receiver:
                     error.trace_id = span.trace_id  # For the log line, which is written when the span is over.
                     raise
 
-    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Outcome:
-        refuse_framing(headers, max_bytes=source.max_body_bytes, encodings=source.encodings)
+    async def _verified(self, post: Post, *, source: Source, headers: Headers, held: Held, traceparent: str) -> Answer:
+        refuse_framing(headers, max_bytes=source.max_body_bytes)
         timeout_ms, is_here = self.settings.body_timeout_ms, post.has_whole_body
-        body = await read_body(post.receive, max_bytes=source.max_body_bytes, timeout_ms=timeout_ms, held=held, is_here=is_here)
+        receive = post.receive if is_here else in_time(post.receive, timeout_ms=timeout_ms, pulse=post.pulse)
+        body = await read_body(receive, max_bytes=source.max_body_bytes, held=held)
         held.arrived()
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         try:
+            refuse_encoding(headers, allowed=source.encodings)
             if source.certificates is not None:
                 await source.certificates.obtain(request, now=now)
             proof = verify(source.scheme, request=request, secrets=source.secrets, now=now)
@@ -119,7 +118,7 @@ class Receiver:
         reach("receiver.before_answer")
         if source.answering.confirms and (subscription := subscription_in(source.answering, content=plain.json)) is not None:
             self.confirmations.begin(subscription)
-        return source.answering.fixed or receipts
+        return source.answering.answer(receipts)
 
     def _plain(self, request: Request, *, source: Source, held: Held) -> Request:
         """What the body says, for describing it; what was signed and is stored is the body as it was sent."""

@@ -1,7 +1,8 @@
 """Owns `hooklake quarantine`: what was refused and kept aside, shown to a person, let in after all, or discarded.
 
-0  done, also when there was nothing to do        1  a named request does not exist, or one could not be released or discarded
-2  a setting or an argument is wrong              3  the log is unavailable, try again later: what was done stays done
+0  done, also when there was nothing to do        1  a named request does not exist, or one could not be released or discarded,
+2  a setting or an argument is wrong                 or a subscription that was released not be confirmed
+3  the log is unavailable, try again later: what was done stays done
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -102,7 +103,7 @@ def release(
 ) -> None:
     """Lets requests in that verify with today's secrets, as of the time when they came; doing it twice is harmless.
 
-    Exits with 1 when one could not be released; it stays where it is.
+    Exits with 1 when one could not be released, which stays where it is, or when a subscription to Amazon SNS was not confirmed.
     """
     among = filter_of(STATES, tenant=tenant, source=source, since=since, until=until, reason=reason, state=OPEN)
     settings, clock = load_settings(), Clock()
@@ -116,8 +117,10 @@ def release(
         act = partial(releaser.release, by=operator_name()) if goes_on else releaser.look_at
         results = act_on(choice, act=act, what="releasing")
         runner.run(stream.close())
-    report(choice, results=results, done=RELEASED if goes_on else WOULD, reasons=releaser.reasons, is_dry=not goes_on, as_json=as_json)
-    raise typer.Exit(EXIT_FAILED if goes_on and results[RELEASED] + results["already"] < choice.count else 0)
+    done, asked = RELEASED if goes_on else WOULD, releaser.subscriptions
+    report(choice, results=results, done=done, reasons=releaser.reasons, subscriptions=asked, is_dry=not goes_on, as_json=as_json)
+    is_done = not goes_on or (results[RELEASED] + results["already"] == choice.count and not any(asked.values()))
+    raise typer.Exit(0 if is_done else EXIT_FAILED)
 
 
 @app.command()
@@ -150,7 +153,7 @@ def discard(
         why = because.encode("utf-8", "replace").decode()[:LONGEST_BECAUSE]
         act = partial(requests.close_as, DISCARDED, by=operator_name(), because=why)
         results = act_on(choice, act=act, what="discarding") if goes_on else Counter[str]()
-    report(choice, results=results, done=DISCARDED, reasons=Counter(), is_dry=not goes_on, as_json=as_json)
+    report(choice, results=results, done=DISCARDED, reasons=Counter(), subscriptions={}, is_dry=not goes_on, as_json=as_json)
     raise typer.Exit(EXIT_FAILED if goes_on and results[DISCARDED] < choice.count else 0)
 
 
@@ -195,11 +198,20 @@ def table(rows: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def report(choice: Choice, *, results: Counter[str], done: str, reasons: Counter[str], is_dry: bool, as_json: bool) -> None:
+def report(
+    choice: Choice,
+    *,
+    results: Counter[str],
+    done: str,
+    reasons: Counter[str],
+    subscriptions: Mapping[str, str],
+    is_dry: bool,
+    as_json: bool,
+) -> None:
     if as_json:
         counts = {answer: results[answer] for answer in (RELEASED, DISCARDED, RELEASING, REFUSED, "already", "gone")}
         counts |= {"would_be_released": results[WOULD]} if done == WOULD else {}
-        print_json({"found": choice.count, **counts, "reasons": dict(reasons), "dry_run": is_dry})
+        print_json({"found": choice.count, **counts, "reasons": dict(reasons), "subscriptions": dict(subscriptions), "dry_run": is_dry})
         return
     if is_dry and done == DISCARDED:
         print(f"{choice.count} {WHAT} would be discarded")
@@ -208,6 +220,9 @@ def report(choice: Choice, *, results: Counter[str], done: str, reasons: Counter
     print(f"{results[done]} of {choice.count} {WHAT} {done}" + (f" ({', '.join(notes)})" if notes else ""))
     for why, count in reasons.most_common(SHOWN_REASONS):
         print(f"  {count} because {visible(why)}")
+    advice = "let Amazon ask again from its console, or open the `SubscribeURL` of the stored event"
+    for topic, why in subscriptions.items():
+        print(f"  the subscription to {topic} is {f'NOT confirmed ({visible(why)}): {advice}' if why else 'confirmed'}")
 
 
 if __name__ == "__main__":

@@ -147,6 +147,12 @@ def _meta(number: int, fresh: str) -> Body:
     return {"object": "", "entry": [{"id": "8856996819413533", "time": 1_768_478_400, "changes": [change]}]}
 
 
+def _line(number: int, fresh: str) -> Body:
+    message = {"type": "text", "id": str(number), "text": f"message {number}"}
+    event = {"type": "", "mode": "active", "webhookEventId": "", "source": {"type": "user", "userId": f"U{fresh}"}, "message": message}
+    return {"destination": "U8e742f61d673b39c7fff3cecb7536ef0", "events": [event]}
+
+
 OTHERS: Mapping[str, Callable[[int, str], Body]] = MappingProxyType(
     {
         "gitlab": _gitlab,
@@ -167,6 +173,7 @@ OTHERS: Mapping[str, Callable[[int, str], Body]] = MappingProxyType(
         "mailgun": _mailgun,
         "zoom": _zoom,
         "meta": _meta,
+        "line": _line,
     }
 )
 """By the name of a scheme, or by its namespace where several schemes send the same events."""

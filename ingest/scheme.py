@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from infra.settings import LEAST_SECRET_BYTES
+from ingest.answers import ACCEPTED
 
 MIB = 1024 * 1024
 FIVE_MINUTES_S = 300
@@ -181,6 +182,8 @@ class Scheme:
     max_body_bytes: int | None = None
     """The provider's own cap; None: that of the receiver."""
     handshake: Handshake = "none"
+    answered: int = ACCEPTED
+    """The status with which an event's receipt is answered, where a sender takes another one for a failure. With 204 there is none."""
 
     @cached_property
     def reads_body(self) -> bool:

@@ -51,7 +51,7 @@ def main(
         return
     posts = signed_posts(found, event_type=event_type, count=count, content=content)
     with _progress(count) as on_answer:
-        tally = post_all(posts, url=url, concurrency=min(concurrency, count), on_answer=on_answer)
+        tally = post_all(posts, source=found, url=url, concurrency=min(concurrency, count), on_answer=on_answer)
     print(_as_json(tally, sent=count) if as_json else summary(tally, sent=count))
     raise typer.Exit(exit_code(tally))
 

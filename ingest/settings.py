@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, IPvAnyNetwork, model_validator
+from pydantic import Field, IPvAnyNetwork, StrictBool, model_validator
 
 from infra.running.serving_limits import ServingLimits
 from infra.settings import Strict
@@ -40,6 +40,9 @@ class IngestSettings(Strict):
     max_connections: int = Field(
         10_000, ge=1, description="The most connections at one time, and fewer where the process may not open so many files; above it: 503."
     )
+    max_connections_per_address: int | None = Field(
+        None, ge=1, description="The most of them from one address that is no trusted proxy; half of all unless set. Above it: 503."
+    )
     max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time, their bodies being here; above it: 503.")
     max_in_flight_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."
@@ -60,6 +63,7 @@ class IngestSettings(Strict):
             max_head_bytes=4 * self.max_header_bytes,
             idle_timeout_ms=self.idle_timeout_ms,
             max_connections=self.max_connections,
+            max_connections_per_address=self.max_connections_per_address,
             grace_ms=self.grace_ms,
         )
 
@@ -92,7 +96,7 @@ class SourceSettings(Strict):
     encodings: tuple[Literal["gzip"], ...] = Field(
         (), description="Content encodings that it may use: `[gzip]`; a body in any other is refused with 415."
     )
-    unsigned: bool = Field(
+    unsigned: StrictBool = Field(
         False, description="`true` believes whoever knows the address, without any secret; listings show such a source in red."
     )
     tolerance_ms: int | None = Field(

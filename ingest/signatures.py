@@ -62,6 +62,9 @@ class Signed:
 
 def sign(scheme: Scheme, *, request: Request, secret: Key, now: datetime) -> Signed:
     """Signs as the sender would; raises ConfigError where only the sender can, or where the body has no room for what is signed."""
+    if scheme.uses_public_key:
+        # Asked first whether it can: what such a sender signs may be of a form that no body of ours has (SNS), which is not the reason.
+        secret.sign(b"")
     headers, body, timestamp = _stamped(scheme, body=request.body, now=now)
     stamped = replace(request, body=body)
     given = Given([], timestamp=timestamp, id=signed_id(stamped, scheme=scheme))

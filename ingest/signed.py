@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Iterable
 from urllib.parse import parse_qs, urlsplit
@@ -43,9 +44,9 @@ def _pieces(scheme: Scheme, *, request: Request, given: Given, url: str) -> Iter
             case Part.BODY:
                 yield request.body
             case Part.TIMESTAMP:
-                yield given.timestamp.encode("utf-8", "replace")
+                yield _as_text(given.timestamp)
             case Part.ID:
-                yield given.id.encode("utf-8", "replace")
+                yield _as_text(given.id)
             case Part.METHOD:
                 yield request.method.encode()
             case Part.URL:
@@ -93,4 +94,31 @@ def _notification(request: Request) -> bytes:
     lines = [f"{name}\n{value}\n" for name, value in found.items() if isinstance(value, str)]
     if [name for name in names if not isinstance(found[name], str) and name != "Subject"]:
         raise BadSignature("the body has not the members that are signed")
-    return "".join(lines).encode("utf-8", "replace")
+    if _repeats_a_member(request.body):
+        raise BadSignature("a member of the body stands there twice")
+    return _as_text("".join(lines))
+
+
+def _repeats_a_member(body: bytes) -> bool:
+    """The last of two is the one that is signed, and some readers take the first: whoever put it there would speak for the sender."""
+    repeats = False
+
+    def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal repeats
+        found = dict(pairs)
+        repeats = len(found) < len(pairs)  # Of the outermost object, which is made last.
+        return found
+
+    try:
+        json.loads(body.decode("utf-8", "surrogateescape"), object_pairs_hook=members, parse_int=float)
+    except (ValueError, RecursionError):
+        return True  # Which nobody can tell; Amazon's messages are neither deep nor odd.
+    return repeats
+
+
+def _as_text(text: str) -> bytes:
+    """What no text has, half a character or a byte that is no UTF-8, was never signed: written as `?`, it would pass for a signed one."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadSignature("what is signed has half a character in it, or a byte that is no UTF-8") from error

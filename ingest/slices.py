@@ -35,7 +35,7 @@ class Slice:
 
 def slices_of(body: bytes) -> list[Slice]:
     """The elements of an array, in their order; raises ValueError when the body is no JSON array that has any."""
-    parse(body)  # Strict where the scanner below is not: about UTF-8, above all.
+    parse(body)  # Strict where the scanner below is not: about what follows the array.
     # One character for each byte. All that structures JSON is ASCII, and no byte of a longer UTF-8 character is.
     text = body.decode("latin-1")
     try:

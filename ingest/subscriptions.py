@@ -21,6 +21,8 @@ from ingest.request import text_at
 from schemas.errors import BadSignature
 
 MOST_AT_ONCE = 8
+Call = Callable[[str, str], Awaitable[str]]
+"""Asks a host for a target; why that was no success, or nothing."""
 is_token = re.compile(r"[A-Za-z0-9]{1,1024}\Z").match
 
 
@@ -58,7 +60,7 @@ def subscription_in(answering: Answering, *, content: object) -> Subscription | 
 class Confirmations:
     """Confirms in the background, a few at once. What fails is logged and left to Amazon, which asks again."""
 
-    def __init__(self, log: FilteringBoundLogger, *, call: Callable[[str, str], Awaitable[str]] = confirm) -> None:
+    def __init__(self, log: FilteringBoundLogger, *, call: Call = confirm) -> None:
         self._log = log
         self._call = call
         self._tasks: set[asyncio.Task[None]] = set()

@@ -19,7 +19,7 @@ from infra.streams.entries import auth_json
 from infra.streams.gathering import MOST_EVENTS, Batch
 from infra.streams.prepared import ID_BYTES, Form, Prepared
 from infra.streams.seen import SeenWindow
-from ingest.answers import ACCEPTED, Answer, accepted, accepted_one, json_headers, new_event
+from ingest.answers import ACCEPTED, Answer, accepted_one, json_headers, new_event
 from ingest.appending import Owner
 from ingest.events import auth_context, auth_values, event_of
 from ingest.quick import Read, Reader
@@ -36,13 +36,15 @@ Refuse = Callable[[BaseException, str, str], Answer]
 class Way:
     """What is known of a source before its requests come."""
 
-    __slots__ = ("fixed", "form", "owner", "reader", "source")
+    __slots__ = ("answering", "form", "is_answered_alike", "owner", "reader", "source")
 
     def __init__(self, source: Source, *, reader: Reader, form: Form) -> None:
         self.source = source
         self.reader = reader
         self.form = form
-        self.fixed = source.answering.fixed
+        self.answering = source.answering
+        self.is_answered_alike = source.answering.fixed is None and source.answering.status == ACCEPTED
+        """As nearly all sources are."""
         self.owner = (source.tenant, source.name)
 
 
@@ -131,9 +133,9 @@ class Turns:
         webhooks, self._webhooks = self._webhooks, []
         if not webhooks:
             return  # They are on their way already.
-        now_ms = self._receiver.clock.now_ms()
-        now = moment(now_ms)
         try:
+            now_ms = self._receiver.clock.now_ms()
+            now = moment(now_ms)
             self._note_keys(webhooks, now=now)
             reach("receiver.before_append")
             ids, takes_at_once = self._receiver.ids.mint_many(len(webhooks)), self._keeper.takes_at_once
@@ -220,10 +222,10 @@ class Turns:
         head = company.webhooks[0].exchange.head(ACCEPTED, headers)
         for webhook, event in zip(company.webhooks, company.events, strict=True):
             exchange, body = webhook.exchange, new_event(event.event_id)
-            if webhook.way.fixed is None and exchange.keep_alive:
+            if webhook.way.is_answered_alike and exchange.keep_alive:
                 exchange.answer_with(head, body)
             else:
-                exchange.answer(webhook.way.fixed or (ACCEPTED, headers, body))
+                exchange.answer(webhook.way.answering.fixed or (webhook.way.answering.status, headers, body))
 
     def told(self, company: Company, place: int, *, receipt: Receipt | None, error: BaseException | None) -> None:
         """What came of one of them."""
@@ -236,7 +238,7 @@ class Turns:
                 return
             assert receipt is not None
             reach("receiver.before_answer")
-            answer = webhook.way.fixed or accepted_one(receipt)
+            answer = webhook.way.answering.fixed or accepted_one(receipt, status=webhook.way.answering.status)
         except Exception as unexpected:
             # The edge, as in `_end`.
             answer = self._refusal(webhook, unexpected)
@@ -251,7 +253,7 @@ class Turns:
         try:
             receipts = await keeping
             reach("receiver.before_answer")
-            answer = webhook.way.fixed or accepted(receipts)
+            answer = webhook.way.answering.answer(receipts)
         except (Exception, asyncio.CancelledError) as error:
             # The edge: the same as that of the long way.
             answer = self._refusal(webhook, error)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from infra.log_address import is_cluster
@@ -18,14 +18,17 @@ from infra.telemetry import Telemetry
 from schemas.errors import ConfigError, StreamUnavailable
 
 INTERVAL_MS = 1000
+LOOKS_EVERY_S = 10.0
+"""Options may be changed under a connection that stays."""
 BACK_OFF = BackOff(first_ms=200, cap_ms=1000)
 
 
 class LogWatch:
-    """Looks at the server until it has been found fit, again on every new connection, and asks each second: is it there, has it room?
+    """Looks at the server until it has been found fit, again on every new connection and now and then, and asks each second: is it
+    there, has it room?
 
-    A log that is down does not keep a receiver from starting; one that would lose events does, also when it is met
-    only later: until it is proven fit nothing is accepted. A server that comes back may have other options.
+    A server that comes back may have other options. One that would lose events is given none, as if it were down, until it is fit;
+    `hooklake ingest` does not start on such a one, so that a wrong setting is seen at once.
     """
 
     def __init__(self, log: LogSettings, *, home: Path, stream: EventStream, telemetry: Telemetry) -> None:
@@ -39,10 +42,10 @@ class LogWatch:
         """The connection on which that was found."""
         self._proving = asyncio.Lock()
         self._answers = False
+        self._looked_at = float("-inf")
+        self._why_unfit = self._why_outdated = ""
         self._is_alone = False
         self._is_full = False
-        self.verdict: ConfigError | None = None
-        """Why the receiver stopped itself, if it did."""
 
     @property
     def is_ready(self) -> bool:
@@ -61,54 +64,54 @@ class LogWatch:
 
     async def prove(self) -> None:
         """Raises StreamUnavailable unless the server on the newest connection is fit; to be asked before an append is believed."""
-        if self.is_proven:
-            return
-        try:
+        if not self.is_proven:
             await self._look_again()
-        except ConfigError as error:
-            self.is_fit = False
-            raise StreamUnavailable("the log came back as one that may lose events") from error
 
     async def _look_again(self) -> None:
         async with self._proving:
-            generation = self._stream.generation
-            if generation != self._proven or not self.is_fit or self._is_alone:
+            generation, is_due = self._stream.generation, time.monotonic() - self._looked_at > LOOKS_EVERY_S
+            if generation != self._proven or not self.is_fit or self._is_alone or is_due:
                 await asyncio.to_thread(self.look)
                 self._proven = generation
 
     def look(self) -> None:
-        """Blocking; raises ConfigError when the server is unfit and StreamUnavailable when it does not answer."""
-        client = open_blocking(self._log, home=self._home)
+        """Blocking; raises StreamUnavailable when the server does not answer, or may lose events."""
         try:
-            facts = refuse_unfit(client, log=self._log)
-        finally:
-            client.close()
-        self.is_fit = True
+            with closing(open_blocking(self._log, home=self._home)) as client:
+                facts = refuse_unfit(client, log=self._log)
+        except ConfigError as error:
+            self._tell_unfit(str(error))
+            raise StreamUnavailable("the log may lose events, so it is given none") from error
+        self._looked_at = time.monotonic()
+        self._tell_unfit("")
         was_alone, self._is_alone = self._is_alone, bool(reason := why_alone(facts, log=self._log))
         if self._is_alone and not was_alone:
             self._telemetry.log.warning("log has too few replicas", reason=reason)
-        if reason := why_outdated(facts):
-            self._telemetry.log.warning("log server outdated", reason=reason)
+        was_outdated, self._why_outdated = self._why_outdated, why_outdated(facts)
+        if self._why_outdated and self._why_outdated != was_outdated:
+            self._telemetry.log.warning("log server outdated", reason=self._why_outdated)
+
+    def _tell_unfit(self, why: str) -> None:
+        self.is_fit = not why
+        if why and why != self._why_unfit:
+            self._telemetry.log.error("the log may lose events; it is given none", reason=why)
+        elif self._why_unfit and not why:
+            self._telemetry.log.warning("the log keeps what it is given again")
+        self._why_unfit = why
 
     @asynccontextmanager
-    async def running(self, *, on_unfit: Callable[[], None] = lambda: signal.raise_signal(signal.SIGTERM)) -> AsyncIterator[None]:
-        """Watches in the background; `on_unfit` ends the process in order, which then exits with the verdict."""
+    async def running(self) -> AsyncIterator[None]:
+        """Watches in the background."""
         stop = asyncio.Event()
-        watching = asyncio.create_task(self._watch(stop, on_unfit=on_unfit))
+        looking = keep_running(
+            self._step, name="log watch", telemetry=self._telemetry, stop=stop, interval_ms=INTERVAL_MS, back_off=BACK_OFF
+        )
+        watching = asyncio.create_task(looking)
         try:
             yield
         finally:
             stop.set()
             await watching
-
-    async def _watch(self, stop: asyncio.Event, *, on_unfit: Callable[[], None]) -> None:
-        try:
-            await keep_running(
-                self._step, name="log watch", telemetry=self._telemetry, stop=stop, interval_ms=INTERVAL_MS, back_off=BACK_OFF
-            )
-        except ConfigError as error:
-            self.verdict = error
-            on_unfit()
 
     async def _step(self) -> None:
         await self._look_again()

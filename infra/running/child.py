@@ -50,8 +50,6 @@ class Child:
     """What tells it to stop while its parent goes on, because another takes its place or it is in excess."""
     leave_grace_s: float | None = None
     """How long it may take then; None: as when everything stops."""
-    may_end_all: bool = False
-    """Exit code 2 after it was ready ends everything, too: what it works with has become unfit, for the others as well."""
     pass_fds: tuple[int, ...] = ()
 
     @property

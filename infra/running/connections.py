@@ -10,20 +10,19 @@ import asyncio
 from typing import Any, cast
 
 import httptools
-import uvicorn
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from infra.running.corking import Corked
 from infra.running.direct import Arrived, Direct, Exchange, HeaderLines
+from infra.running.patience import Limited, Patient
 from infra.running.refusal import QueuedRefusal, refusal
-from infra.running.serving_limits import WHOLE_BODY, ServingLimits
+from infra.running.serving_limits import PULSE, WHOLE_BODY
+from infra.running.shares import Shares
 from schemas.errors import HeadersTooLarge, MalformedRequest, Overloaded, Refused, TooSlow
 
 # How long the rest of a request is read after its answer. Closing before would reset the connection under the answer.
 LINGER_S = 2.0
-# How long is looked whether something has come, before a deadline that is over ends a connection.
-LOOK_AGAIN_S = 0.01
 # So many connections above the limit are waited for, which takes a file each, and no longer than this.
 AWAITED_ABOVE_LIMIT = 12
 AWAITED_FOR_S = 1.0
@@ -31,17 +30,17 @@ AWAITED_FOR_S = 1.0
 UNKNOWN_BYTES = 1 << 62
 
 
-class Serving(uvicorn.Config):
+class Serving(Limited):
     """What all connections of a server know about it."""
 
-    limits: ServingLimits
     direct: Direct | None
+    shares: Shares
     is_draining: bool
     is_patient: bool
     """It drains, and idle connections have as long as ever."""
 
 
-class Connection(HttpToolsProtocol):
+class Connection(Patient):
     """One client's connection: uvicorn's, with an end to everything that a client could drag out."""
 
     config: Serving
@@ -51,30 +50,34 @@ class Connection(HttpToolsProtocol):
         self._reads_head = True
         self._head_bytes = 0
         self._reads_body = False
-        self._deadline: asyncio.TimerHandle | None = None
-        self._is_one_too_many = False
+        self._too_many = ""
+        """Why there is no room for it; empty where there is."""
         self._is_held = False
         """The head is here, and nobody knows yet which way the request goes."""
         self._body: list[bytes] = []
         self._chunk_bytes = 0
         """How much came at once with the end of the head; unknown behind the end of another request."""
-        self._is_idle = False
-        self._idle_since = 0.0
         self._begun: RequestResponseCycle | None = None
         """What the application answers now; the newest request is `cycle`, which may wait behind it."""
-        self._unread: asyncio.TimerHandle | None = None
-        """Ends it when nobody reads what was written."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # uvicorn waits for ever for the first byte.
         self._arm(self.config.limits.head_timeout_ms / 1000)
-        if (above := len(self.connections) - self.config.limits.max_connections) > 0:
-            self._leave(above)
+        limits = self.config.limits
+        above_share = self.config.shares.enter(self._address)
+        if (above := len(self.connections) - limits.max_connections) > 0:
+            self._leave(f"{limits.max_connections} connections are open here already", above=above)
+        elif above_share:
+            self._leave(f"{limits.share} connections from this address are open here already", above=above_share)
 
-    def _leave(self, above: int) -> None:
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _leave(self, why: str, *, above: int) -> None:
         """Waits for the first bytes before it says 503, as far as there is room: who is answered before he has asked may miss it."""
-        self._is_one_too_many = True
+        self._too_many = why
         if above > AWAITED_ABOVE_LIMIT:
             self._refuse_connection()
         else:
@@ -82,24 +85,30 @@ class Connection(HttpToolsProtocol):
 
     def _refuse_connection(self) -> None:
         if not self.transport.is_closing():
-            said = f"{self.config.limits.max_connections} connections are open here already; send it again"
-            self._refuse(Overloaded(said, retry_after_s=1), status=503)
+            self._refuse(Overloaded(f"{self._too_many}; send it again", retry_after_s=1), status=503)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
-        self._is_read()
         super().connection_lost(exc)
+        self.config.shares.leave(self._address)
         # uvicorn tells the newest request only. An earlier one would be written to a connection that is gone, which is an error.
         if self._begun is not None:
             self._begun.disconnected = True
             self._begun.message_event.set()
-        # uvicorn lets it run on where the client reset the connection: for the idle time it would keep the last request in memory.
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
+        # What took the short way knows us, too: both would be kept until somebody looks for garbage, which is seldom.
+        self.cycle = None  # type: ignore[assignment]  # as before the first request
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn ends every connection then, and with it the answer.
+        """Keeps the connection for the answers that are due: who has said everything may still listen."""
+        is_due = self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]  # None before the first request.
+        if not is_due or self._reads_body:
+            self._must_be_read()  # It is closed, but not before what was written is read.
+            return False
+        self._disarm()  # Of what it began to say after that nobody will hear the end.
+        self.cycle.keep_alive = False  # The newest, which is answered last.
+        return True
 
     def data_received(self, data: bytes) -> None:
-        if self._is_one_too_many:
+        if self._too_many:
             self._refuse_connection()
             return
         self._chunk_bytes = len(data)
@@ -167,8 +176,8 @@ class Connection(HttpToolsProtocol):
         keep_alive = self.parser.should_keep_alive() and not self.config.is_draining
         exchange, before = Exchange(self, transport=self.transport, keep_alive=keep_alive), self.cycle
         self.cycle = cast(RequestResponseCycle, exchange)
-        body, peer = b"".join(self._body), self.client[0] if self.client else ""
-        arrived = Arrived(self.url, self.headers, body, peer, self._head_bytes + self._chunk_bytes - len(body))
+        body = b"".join(self._body)
+        arrived = Arrived(self.url, self.headers, body, self._address, self._head_bytes + self._chunk_bytes - len(body))
         if self.config.direct(arrived, exchange):
             self._is_held, self._body, self._chunk_bytes = False, [], UNKNOWN_BYTES
             return True
@@ -191,6 +200,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self.url = url
         self.headers += headers
+        self.scope[PULSE] = self.config.pulse  # type: ignore[literal-required]
         self.expect_100_continue = [value.lower() for name, value in headers if name == b"expect"] == [b"100-continue"]
         super().on_headers_complete()
         # Its application begins in the next turn of the event loop, so nothing was written yet.
@@ -226,32 +236,6 @@ class Connection(HttpToolsProtocol):
             # Answered before its end, as a body that is too large: read on for a moment and drop it.
             self._arm(LINGER_S)
 
-    def _rest(self) -> None:
-        """Nothing is asked: for so long, and no longer. One timer looks after many requests; uvicorn sets one for each."""
-        self._is_idle, self._idle_since = True, self.loop.time()
-        if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
-
-    def _unset_keepalive_if_required(self) -> None:
-        self._is_idle = False
-
-    def timeout_keep_alive_handler(self) -> None:
-        self.timeout_keep_alive_task = None
-        if self._is_idle and not self.transport.is_closing():
-            then = self.timeout_keep_alive_handler if self._idle_left_s > 0 else self._end_idle
-            self.timeout_keep_alive_task = self.loop.call_later(max(self._idle_left_s, LOOK_AGAIN_S), then)
-
-    @property
-    def _idle_left_s(self) -> float:
-        return self._idle_since + self.timeout_keep_alive - self.loop.time()
-
-    def _end_idle(self) -> None:
-        self.timeout_keep_alive_task = None
-        if self._is_idle and self._idle_left_s <= 0:
-            self._close()
-        else:
-            self.timeout_keep_alive_handler()  # It brought a request after all.
-
     def shutdown(self) -> None:
         """One that brings a request from now on is closed with its answer; one that brings none is closed in time."""
         if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None before the first request.
@@ -266,19 +250,6 @@ class Connection(HttpToolsProtocol):
     def _unsupported_upgrade_warning(self) -> None:
         """Said by the application, which refuses such a request."""
 
-    def _arm(self, seconds: float) -> None:
-        self._disarm()
-        self._deadline = self.loop.call_later(seconds, self._expired)
-
-    def _disarm(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _expired(self) -> None:
-        # A process that was held up finds its timers due before it has read what came meanwhile.
-        self._deadline = self.loop.call_later(LOOK_AGAIN_S, self._end)
-
     def _end(self) -> None:
         self._deadline = None
         if self.flow.read_paused:
@@ -288,33 +259,6 @@ class Connection(HttpToolsProtocol):
             self._refuse(TooSlow("the request's headers did not arrive in time"), status=408)
         else:
             self._close()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._must_be_read()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if not self.transport.is_closing():
-            self._is_read()
-
-    def _close(self) -> None:
-        self.transport.close()
-        self._must_be_read()
-
-    def _must_be_read(self) -> None:
-        """Answers that nobody reads are kept for as long as a connection that nobody uses; closing alone would wait for ever."""
-        if self._unread is None and self in self.connections:
-            self._unread = self.loop.call_later(self.config.limits.idle_timeout_ms / 1000, self._look_for_a_reader)
-
-    def _look_for_a_reader(self) -> None:
-        # As in `_expired`: who was held up has not seen yet that there is room again.
-        self._unread = self.loop.call_later(LOOK_AGAIN_S, self.transport.abort)
-
-    def _is_read(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def _refuse(self, error: Refused | Overloaded, *, status: int) -> None:
         """Answers what is no request for the application, after all before it; the connection ends, since its framing is lost."""

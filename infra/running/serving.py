@@ -22,7 +22,9 @@ from starlette.types import ASGIApp
 
 from infra.running.connections import Connection, Serving
 from infra.running.direct import Direct
+from infra.running.pulse import Pulse
 from infra.running.serving_limits import LEAVE, ServingLimits
+from infra.running.shares import Shares
 from infra.running.sockets import BACKLOG
 
 
@@ -32,13 +34,15 @@ def serve(
     listener: socket.socket,
     limits: ServingLimits,
     direct: Direct | None = None,
+    is_proxy: Callable[[str], bool] = lambda _: False,
     on_drain: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until SIGTERM, SIGINT or SIGUSR1, then drains, and returns; `on_drain` is called when nothing more is accepted.
 
     `direct` is asked first about every POST that is here whole; the application answers the rest.
+    `is_proxy` says of an address whether it stands for many clients, and so may have all connections that there are.
     """
-    server = _Server(_Config(app, limits=limits, direct=direct), on_drain=on_drain)
+    server = _Server(_Config(app, limits=limits, direct=direct, is_proxy=is_proxy), on_drain=on_drain)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         server.should_exit = True
@@ -80,6 +84,10 @@ class _Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.shutdown()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.pulse.begin(asyncio.get_running_loop())
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.config.is_draining = True
@@ -88,9 +96,13 @@ class _Server(uvicorn.Server):
 
 
 class _Config(Serving):
-    def __init__(self, app: ASGIApp, *, limits: ServingLimits, direct: Direct | None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, limits: ServingLimits, direct: Direct | None, is_proxy: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self.limits = limits
+        self.pulse = Pulse()
         self.direct = direct
+        self.shares = Shares(limits.share, is_exempt=is_proxy)
         self.is_draining = False
         self.is_patient = False
         super().__init__(

@@ -37,7 +37,6 @@ class Running:
     deaths: int = 0
     ready: bool = False
     was_ever_ready: bool = False
-    was_ready_in_this_life: bool = False
     unready_at: float = 0.0
     """Since when it is not ready: its start, or the moment when it ceased to be."""
     is_told_slow: bool = False
@@ -75,8 +74,7 @@ class Supervisor:
     def run(self, stop: threading.Event, *, kill: threading.Event | None = None) -> None:
         """Returns when `stop` is set and every child is gone; `kill` cuts the stopping short.
 
-        Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready, or, if it
-        `may_end_all`, when it does so though it was ready with them.
+        Raises ConfigError with the child's own sentence when one refuses its settings before it was ever ready.
         """
         if self.logs is not None:
             self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -192,7 +190,7 @@ class Supervisor:
                 preexec_fn=die_with(os.getpid()),
             )
         running.started_at = running.alive_at = running.unready_at = time.monotonic()
-        running.ready = running.was_ready_in_this_life = False
+        running.ready = False
         running.probe = running.pulse = None
         running.probed_at = 0.0
 
@@ -202,8 +200,7 @@ class Supervisor:
         running.process, running.ready = None, False
         lived_s = time.monotonic() - running.started_at
         reason = last_words(running.log_path, offset=running.log_offset) if returncode > 0 and running.log_path is not None else ""
-        has_turned = running.was_ready_in_this_life and running.child.may_end_all
-        if returncode == EXIT_CONFIG and (has_turned or not running.was_ever_ready):
+        if returncode == EXIT_CONFIG and not running.was_ever_ready:
             if running.log_path is None:
                 sys.exit(EXIT_CONFIG)  # Its sentence went to our own output.
             raise ConfigError(reason or f"{running.child.name} refuses its settings and does not say why; see {running.log_path}")
@@ -222,7 +219,7 @@ class Supervisor:
             return
         running.ready = ready
         self.say(self._readiness(running))
-        running.was_ever_ready = running.was_ready_in_this_life = True
+        running.was_ever_ready = True
         running.unready_at, running.is_told_slow = now, False
         if ready:
             self._probes.submit(self.on_ready, running.child.name)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 ANSWER_WITHIN_S = 60.0
 ACCEPTED = "202"
+
+
+class Line(NamedTuple):
+    """A connection, and since when nothing was said over it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    idle_since: float
 
 
 @dataclass(slots=True)
@@ -24,9 +35,13 @@ class Impatient:
     seed: int = 0
     kept_alive: int = 16
     burst: int = 100
+    fresh_s: float = math.inf
+    """It uses no connection that was idle for longer: a receiver ends those by rights, and the sender may have stood still."""
     outcomes: Counter[str] = field(default_factory=Counter)
     accepted: set[str] = field(default_factory=set)
     """The event ids that were answered."""
+    stale: int = 0
+    """How many connections it did not use any more."""
     is_enough: bool = False
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -41,12 +56,12 @@ class Impatient:
 
     async def _keep_alive(self, pause_s: float) -> None:
         while self._goes_on():
-            connection = await self._connect()
-            while connection is not None and self._goes_on():
-                connection = await self._send(connection)
+            line = await self._connect()
+            while line is not None and self._goes_on():
+                line = await self._send(line)
                 await asyncio.sleep(pause_s)
-            if connection is not None:
-                connection[1].close()
+            if line is not None:
+                line.writer.close()
 
     async def _in_bursts(self) -> None:
         while self._goes_on():
@@ -57,36 +72,45 @@ class Impatient:
         await asyncio.gather(*(self._once() for _ in range(self.burst)))
 
     async def _once(self) -> None:
-        connection = await self._connect()
-        if connection is not None and (connection := await self._send(connection)) is not None:
-            connection[1].close()
+        line = await self._connect()
+        if line is not None and (line := await self._send(line)) is not None:
+            line.writer.close()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _connect(self) -> Line | None:
+        begun = time.monotonic()  # The receiver may have it long before a sender that stands still hears of it.
         try:
-            return await asyncio.open_connection("127.0.0.1", self.port)
+            return Line(*await asyncio.open_connection("127.0.0.1", self.port), begun)
         except OSError as error:
             self.outcomes[type(error).__name__] += 1
             return None
 
-    async def _send(
-        self, connection: tuple[asyncio.StreamReader, asyncio.StreamWriter]
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _fresh(self, line: Line | None) -> Line | None:
+        """This connection, or another one where it has been idle for too long."""
+        while line is not None and time.monotonic() - line.idle_since > self.fresh_s:
+            self.stale += 1
+            line.writer.close()
+            line = await self._connect()
+        return line
+
+    async def _send(self, line: Line | None) -> Line | None:
         """Returns the connection if it may be used again."""
-        reader, writer = connection
+        line = await self._fresh(line)
+        if line is None:
+            return None
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                writer.write(self.request(f"delivery-{self.seed}-{next(self._numbers)}"))
-                head = await reader.readuntil(b"\r\n\r\n")
-                body = await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
+                line.writer.write(self.request(f"delivery-{self.seed}-{next(self._numbers)}"))
+                head = await line.reader.readuntil(b"\r\n\r\n")
+                body = await line.reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]))
         except (OSError, EOFError, TimeoutError) as error:
             self.outcomes[type(error).__name__] += 1
-            writer.close()
+            line.writer.close()
             return None
         status = head.split()[1].decode()
         self.outcomes[status] += 1
         if status == ACCEPTED:
             self.accepted.add(body.partition(b'"event_id":"')[2].partition(b'"')[0].decode())
         if b"connection: close" in head.lower():
-            writer.close()
+            line.writer.close()
             return None
-        return connection
+        return line._replace(idle_since=time.monotonic())

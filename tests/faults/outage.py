@@ -39,6 +39,11 @@ class Outage:
     def accepted(self) -> set[str]:
         return {delivery for delivery, answer in self.answers.items() if answer.status_code == 202}
 
+    def is_spooling(self) -> bool:
+        """Sends one more event to see."""
+        (answer,) = self.send(f"looking-{len(self.answers)}")
+        return bool(answer.json().get("spooled"))
+
     def drained(self) -> None:
         """Waits until nothing is in a spool any more."""
         until(lambda: not any(state.events for state in read_spools(self.home)), what="the spool is emptied")

@@ -39,10 +39,15 @@ class ReceiverProcess:
         return [int(pid) for pid in task.read_text().split()]
 
     @property
-    def memory_kb(self) -> int:
-        """What the receivers have in memory together."""
+    def resident_kb(self) -> list[int]:
+        """What each of the receivers has in memory."""
         statuses = [(Path("/proc") / str(pid) / "status").read_text() for pid in self.children]
-        return sum(int(status.split("VmRSS:")[1].split()[0]) for status in statuses)
+        return [int(status.split("VmRSS:")[1].split()[0]) for status in statuses]
+
+    @property
+    def memory_kb(self) -> int:
+        """What they have together."""
+        return sum(self.resident_kb)
 
     @property
     def threads(self) -> int:

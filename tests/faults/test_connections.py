@@ -22,7 +22,9 @@ REAL = "ingest"
 NO_DEADLINE = "tests.faults.broken.receiver_waits_for_ever"
 NO_COUNT = "tests.faults.broken.receiver_counts_no_files"
 TIMEOUTS = {"INGEST__HEAD_TIMEOUT_MS": "1000", "INGEST__BODY_TIMEOUT_MS": "1000"}
+NO_SHARES = "tests.faults.broken.receiver_shares_nothing"
 FILES = 64
+ELSEWHERE = "127.0.0.2"
 UNFINISHED = (b"", b"POST /hooks/demo/github HTTP/1.1\r\nHost: x\r\n", b"POST /hooks/demo/github HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
 REFUSED = 0
 """No answer at all."""
@@ -76,17 +78,41 @@ def test_a_receiver_that_may_open_no_more_files_says_503_and_heals(
     assert not is_faithful or 503 in statuses
 
 
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(REAL, True, id="real", marks=pytest.mark.fault("A6")),
+        pytest.param(NO_SHARES, False, id="control", marks=pytest.mark.control("A6")),
+    ],
+)
+def test_one_address_that_opens_all_it_can_leaves_room_for_others(
+    log_server: EmbeddedServer, tmp_path: Path, times: int, module: str, is_faithful: bool
+) -> None:
+    initialise(tmp_path)
+    # Long enough that nothing ends before the others were answered.
+    patient = {"INGEST__HEAD_TIMEOUT_MS": "60000", "INGEST__BODY_TIMEOUT_MS": "60000"}
+    settings = {**settings_of(tmp_path), **patient, "INGEST__MAX_CONNECTIONS": "40"}
+    with (
+        receiver_process(module, home=tmp_path, log_url=log_server.url, settings=settings) as running,
+        unfinished(running, count=100, address=ELSEWHERE),
+    ):
+        statuses = {send_signed(running, home=tmp_path) for _ in range(20 * times)}
+
+    assert statuses == ({202} if is_faithful else {503})
+
+
 def settings_of(home: Path) -> dict[str, str]:
     return {"LOG__PREFIX": f"{home.name}:".lower(), **TIMEOUTS}
 
 
 @contextmanager
-def unfinished(running: ReceiverProcess, *, count: int) -> Iterator[list[socket.socket]]:
+def unfinished(running: ReceiverProcess, *, count: int, address: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
     """Connections in the middle of their requests, of every kind."""
     with ExitStack() as stack:
         connections = []
         for number in range(count):
-            connections.append(stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10)))
+            opened = socket.create_connection(("127.0.0.1", running.port), timeout=10, source_address=(address, 0))
+            connections.append(stack.enter_context(opened))
             with suppress(ConnectionError):
                 connections[-1].sendall(UNFINISHED[number % len(UNFINISHED)])
         yield connections

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from schemas.errors import StreamUnavailable
 from tests.faults.disks import injected
@@ -26,6 +27,7 @@ from tests.faults.outage import Outage, outage
 from tests.faults.receiver_process import REAL
 from tests.infra.running.processes import until
 from tests.infra.streams.raw import open_raw
+from tests.ports import free_port
 
 BROKEN = "tests.faults.broken.receiver_keeps_nothing"
 _numbers = itertools.count()
@@ -145,8 +147,11 @@ def failing_to_sync(at: Outage) -> Iterator[None]:
 
 @contextmanager
 def slow(at: Outage) -> Iterator[None]:
-    """Its disk takes longer to sync than the receiver waits."""
-    with injected(at.server.pid, "delay_enter=700ms"):
+    """Its disk takes longer to sync than the receiver waits, and still syncs when the next ones come.
+
+    It stores in the end what came before its sync; what comes meanwhile does not reach it in time, and is lost unless somebody keeps it.
+    """
+    with injected(at.server.pid, "delay_enter=5s"):
         yield
 
 
@@ -214,12 +219,29 @@ def test_a_receiver_that_keeps_nothing_has_lost_what_it_accepted(broken: Outage,
     assert [delivery for delivery in deliveries if not stored[delivery]] != []
 
 
-HANGS_FOR_S = {1: 3, 5: 30}
+@pytest.mark.fault("B1")
+def test_what_was_accepted_on_a_relaxed_log_outlives_a_kill_of_its_server(tmp_path: Path, times: int) -> None:
+    """It is with the kernel, if not on the disk: a process may die, and only a power cut costs the last second."""
+    server = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password", options={"appendfsync": "everysec"})
+    server.start()
+    with outage(REAL, folder=tmp_path, server=server, LOG__DURABILITY="relaxed") as at:
+        for number in range(5 * times):
+            at.send(f"before-{number}")
+            with killed(at):
+                at.send(f"during-{number}")
+        at.drained()
+
+        assert at.accepted == set(at.answers)
+        assert at.stored() == dict.fromkeys(at.accepted, 1)
+
+
+HANGS_FOR_S = {1: 3, 5: 120}
 """By how much larger than at its smallest the test is."""
 SENDERS = 8
 
 
 @pytest.mark.fault("B4")
+@pytest.mark.timeout(600)
 def test_a_log_that_hangs_for_long_lets_nothing_pile_up_and_nobody_wait(tmp_path: Path, times: int) -> None:
     with outage(REAL, folder=tmp_path) as at:
         said = send_through_a_hang(at, seconds=HANGS_FOR_S[times])

@@ -1,17 +1,26 @@
-"""The quarantine without its protections: a second decision is made, and a flood is kept whole."""
+"""The quarantine without its protections: a second decision is made, a flood is kept whole, and so are secrets."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ingest.quarantine
+from infra.settings import LogSettings
 from infra.streams.keys import Keys
 from infra.streams.quarantine import QuarantinedRequests
 from infra.streams.stream import EventStream
+from infra.telemetry import Telemetry
+from ingest.sources import Source
 from tests.contracts import test_quarantine as quarantine
 from tests.contracts.test_quarantine import requests as requests
 from tests.faults.breaking import break_script
+from tests.ingest import test_quarantine as receiving
+from tests.ingest.conftest import telemetry as telemetry
+from tests.ingest.test_quarantine import source as source
 from tests.logs import client as client
 from tests.logs import keys as keys
 from tests.logs import pipeline as pipeline
@@ -48,3 +57,13 @@ async def test_without_its_cap_a_flood_is_kept_whole(
 
     with pytest.raises(AssertionError, match="60"):
         await quarantine.test_a_source_has_no_more_than_its_cap_and_what_is_dropped_is_counted(stream, requests, keys, client)
+
+
+@pytest.mark.control("QUARANTINE")
+async def test_without_a_look_at_names_secrets_reach_the_log(
+    monkeypatch: pytest.MonkeyPatch, log: LogSettings, home: Path, telemetry: Telemetry, source: Source
+) -> None:
+    monkeypatch.setattr(ingest.quarantine, "SECRET_NAME", re.compile(r"(?!)"))
+
+    with pytest.raises(AssertionError, match="s3cr3t"):
+        await receiving.test_no_secret_of_a_header_reaches_the_log(log, home, telemetry, source)

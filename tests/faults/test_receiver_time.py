@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,12 +21,14 @@ from ingest.posting import sign_post
 from ingest.sources import Sources
 from tests.faults.clocks import MovingClock
 from tests.faults.impatient import ACCEPTED, Impatient
-from tests.faults.test_rolling_restart import REAL, ready_receiver, request_with
+from tests.faults.test_rolling_restart import FRESH_S, REAL, ready_receiver, request_with
 from tests.ingest.receivers import SOURCES, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
 
 NOT_WAITED_FOR = "tests.faults.broken.receiver_is_not_waited_for"
 BY_THE_CLOCK = "tests.faults.broken.receiver_believes_its_clock"
+FORGIVES_NOBODY = "tests.faults.broken.receiver_forgives_nobody"
 HANGS_FOR_S = 3.0
+HEAD_MS = 1000
 TEN_MINUTES_S = 600
 
 
@@ -37,7 +41,7 @@ TEN_MINUTES_S = 600
 )
 def test_a_receiver_that_hangs_answers_everybody_afterwards(log: LogSettings, home: Path, module: str, is_faithful: bool) -> None:
     running = ready_receiver(module, home=home, log=log)
-    sender = Impatient(running.port, request_with, requests=500)
+    sender = Impatient(running.port, request_with, requests=500, fresh_s=FRESH_S)
     try:
         asyncio.run(_hang_while_sending(running, sender))
         in_log = entries_of(log, home=home)
@@ -60,6 +64,54 @@ async def _hang_while_sending(running: RunningReceiver, sender: Impatient) -> No
         os.kill(receiver, signal.SIGCONT)
     sender.is_enough = True
     await sending
+
+
+@pytest.mark.parametrize(
+    ("module", "is_faithful"),
+    [
+        pytest.param(("ingest",), True, id="real", marks=pytest.mark.fault("A10")),
+        pytest.param(("tests.faults.receiver_of", FORGIVES_NOBODY), False, id="control", marks=pytest.mark.control("A10")),
+    ],
+)
+def test_senders_that_stood_still_with_their_receiver_are_answered(
+    log: LogSettings, home: Path, times: int, module: tuple[str, ...], is_faithful: bool
+) -> None:
+    write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "head_timeout_ms": HEAD_MS, "body_timeout_ms": HEAD_MS})
+    running = start_receiver(home, *module[1:], module=module[0])
+    try:
+        post_push(running.port)
+        with ExitStack() as stack:
+            senders = [stack.enter_context(socket.create_connection(("127.0.0.1", running.port), 30)) for _ in range(10 * times)]
+            requests = [request_with(f"still-{number}") for number in range(len(senders))]
+            # Every other one has said nothing yet, and the others all but the end of a body.
+            cuts = [-1 if number % 2 else 0 for number in range(len(senders))]
+            for sender, request, cut in zip(senders, requests, cuts, strict=True):
+                sender.sendall(request[:cut])
+            post_push(running.port)  # They came before it, and are accepted.
+            stand_still(running, seconds=2 * HEAD_MS / 1000)
+            answers = [answer_to(sender, request[cut:]) for sender, request, cut in zip(senders, requests, cuts, strict=True)]
+    finally:
+        running.stop()
+
+    assert ({answer.split()[1] if answer else b"" for answer in answers} == {ACCEPTED.encode()}) is is_faithful, answers
+
+
+def stand_still(running: RunningReceiver, *, seconds: float) -> None:
+    """The receiver, and the senders, who find their turn a little later than it does."""
+    (receiver,) = (line["pid"] for line in running.said("receiver started"))
+    os.kill(receiver, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(receiver, signal.SIGCONT)
+    time.sleep(0.3)
+
+
+def answer_to(sender: socket.socket, rest: bytes) -> bytes:
+    """Empty for who was left."""
+    try:
+        sender.sendall(rest)
+        return sender.recv(65536)
+    except ConnectionError:
+        return b""
 
 
 def entries_of(log: LogSettings, *, home: Path) -> int:

@@ -22,6 +22,8 @@ REAL, BROKEN = "ingest", "tests.faults.broken.receiver_listens_alone"
 IN_USE = "new settings are in use"
 RECEIVERS = 2
 """Of those that are replaced under load: what one leaves another takes, of the old ones and of the new."""
+IDLE_S, FRESH_S = 5, 4.0
+"""After how long a receiver ends an idle connection, and until when a sender uses it: twice as long as any of its pauses."""
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ async def _burst_before_it_leaves(running: RunningReceiver, sender: Impatient) -
 
 def restarted_under_load(home: Path, *, log: LogSettings, requests: int, restarts: int) -> tuple[Impatient, int]:
     running = ready_receiver(REAL, home=home, log=log, receivers=RECEIVERS)
-    sender = Impatient(running.port, request_with, requests=requests)
+    sender = Impatient(running.port, request_with, requests=requests, fresh_s=FRESH_S)
     try:
         asyncio.run(_restart_while_sending(running, sender, restarts=restarts))
     finally:
@@ -107,7 +109,7 @@ def restarted_under_load(home: Path, *, log: LogSettings, requests: int, restart
 
 
 def ready_receiver(module: str, *, home: Path, log: LogSettings, receivers: int = 1) -> RunningReceiver:
-    write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "idle_timeout_ms": 5000, "receivers": receivers})
+    write_home(home, log=log, ingest={"port": 0, "ops_port": 0, "idle_timeout_ms": 1000 * IDLE_S, "receivers": receivers})
     running = start_receiver(home, module=module)
     try:
         wait_until(lambda: sum("is ready" in sentence for sentence in said(running)) == receivers, what="all are ready")

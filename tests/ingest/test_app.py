@@ -108,6 +108,17 @@ def test_a_generic_source_stores_any_bytes(receiver: RunningReceiver, stored: St
     assert (event.payload, event.event_type, event.priority) == (body, "billing.invoice.paid", Priority.URGENT)
 
 
+@pytest.mark.parametrize("name", ["note", "action"])
+def test_a_body_that_is_no_utf_8_is_kept_as_it_came(receiver: RunningReceiver, stored: Stored, name: str) -> None:
+    body = json.dumps({name: "Zoë", "repository": {"full_name": "octo/hello"}}, ensure_ascii=False).encode("latin-1")
+
+    answer = post_push(receiver.port, body=body)
+
+    assert answer.status == 202
+    event = stored()[answer.json["event_id"]]
+    assert (event.payload, event.event_type, event.repository) == (body, "github.push", "octo/hello")
+
+
 def test_a_large_body_below_its_cap_is_accepted_whole(receiver: RunningReceiver, stored: Stored) -> None:
     body = json.dumps({"filler": "x" * 199_000}).encode()
 
@@ -242,7 +253,8 @@ def test_operators_and_probes_are_answered(receiver: RunningReceiver) -> None:
 
     assert get(receiver.port, "/healthz").status == 200
     assert get(receiver.port, "/readyz").status == 200
-    assert get(receiver.ops_port, "/readyz").status == 200
+    # The parent asks its receiver now and then, and may not have asked one that has just begun.
+    wait_until(lambda: get(receiver.ops_port, "/readyz").status == 200, what="the parent has asked")
     assert b'queue_messages_produced_total{child="receiver-0",source="github",tenant="demo"}' in get(receiver.ops_port, "/metrics").body
 
 

@@ -76,9 +76,19 @@ def test_half_a_character_leaves_the_field_empty() -> None:
     assert (described.event_type, described.repository, described.key) == ("github.push", "", "")
 
 
+@pytest.mark.parametrize("text", [b"Fran\xe7ois", b"\xc3", b"\xed\xa0\x80", b"\xff\\n", b"\xc0\xa2"])
+def test_texts_in_another_encoding_are_accepted_and_leave_their_field_empty(text: bytes) -> None:
+    """Nobody can tell their letters; the body is kept as it came."""
+    beside = described_as(GITHUB, headers=headers(), body=b'{"m": "%b", "%b": 1, "repository": {"full_name": "octo/hello"}}' % (text, text))
+    in_fields = described_as(GITHUB, headers=headers(), body=b'{"action": "%b", "repository": {"full_name": "octo/%b"}}' % (text, text))
+
+    assert (beside.event_type, beside.repository) == ("github.push", "octo/hello")
+    assert (in_fields.event_type, in_fields.repository, in_fields.key) == ("github.push", "", "")
+
+
 @pytest.mark.parametrize(
     "body",
-    [rb'{"a": "\ud800", "b": NaN}', b'{"a": 1e999, "b": -Infinity}', b'\xef\xbb\xbf{"a": 1e999}', b'{"a": 1e999, "b": "\xff"}']
+    [rb'{"a": "\ud800", "b": NaN}', b'{"a": 1e999, "b": -Infinity}', b'\xef\xbb\xbf{"a": 1e999}', b'{"a": 1e999, "b": \xff}']
     + [b'{"a": 1e999}'.decode().encode(encoding) for encoding in ("utf-16", "utf-32")]
     + [b'{"a":' * 20_000 + b"1e999" + b"}" * 20_000, b'{"a": 1e999, "b": "\n"}', b'{"a": 1e999,}', b'{"a": 01e999}'],
 )

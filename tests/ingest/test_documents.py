@@ -70,6 +70,11 @@ def _places(places: tuple[Place, ...]) -> str:
     return ", else ".join(str(place) for place in places) or "-"
 
 
+def pasted(rows: list[str], *, beside: list[str]) -> str:
+    """What a new scheme's author has to paste: pytest cuts such long lines."""
+    return "\n".join(["paste:", *(row for row in rows if row not in beside)])
+
+
 def test_the_page_has_every_setting_with_its_default_and_no_other() -> None:
     assert table_rows(PAGE, heading="Settings", first="setting") == setting_rows(SECTIONS)
 
@@ -85,11 +90,24 @@ def test_the_settings_that_the_page_shows_describe_schemes() -> None:
 
 
 def test_the_page_has_every_scheme_and_no_other() -> None:
-    assert table_rows(PAGE, heading="Schemes", first="scheme") == list(scheme_rows())
+    found, wanted = table_rows(PAGE, heading="Schemes", first="scheme"), list(scheme_rows())
+
+    assert found == wanted, pasted(wanted, beside=found)
 
 
 def test_the_page_says_about_every_scheme_what_its_record_says() -> None:
-    assert table_rows(PAGE, heading="Schemes", first="about") == [note_row(scheme) for scheme in SCHEMES.values()]
+    found, wanted = table_rows(PAGE, heading="Schemes", first="about"), [note_row(scheme) for scheme in SCHEMES.values()]
+
+    assert found == wanted, pasted(wanted, beside=found)
+
+
+def test_the_page_says_which_senders_are_answered_otherwise() -> None:
+    other = {status: [f"`{scheme.name}`" for scheme in SCHEMES.values() if scheme.answered == status] for status in (200, 204)}
+    *most, last = other[200]
+
+    said = f"{', '.join(most)} and {last} 200, {', '.join(other[204])} 204 and no receipt."
+    assert said in " ".join(PAGE.read_text().split())
+    assert {scheme.answered for scheme in SCHEMES.values()} == {202, *other}
 
 
 def test_the_first_page_names_every_scheme_and_which_are_confirmed() -> None:
@@ -97,9 +115,9 @@ def test_the_first_page_names_every_scheme_and_which_are_confirmed() -> None:
         ", ".join(f"`{scheme.name}`" for scheme in SCHEMES.values() if scheme.confirmed == wanted) for wanted in (True, False)
     )
 
-    rows = table_rows(ROOT / "README.md", heading="Senders", first="recomputed from vectors that their provider published")
+    found = table_rows(ROOT / "README.md", heading="Senders", first="recomputed from vectors that their provider published")
 
-    assert rows == [f"| {confirmed} | {described} |"]
+    assert found == [f"| {confirmed} | {described} |"], pasted([f"| {confirmed} | {described} |"], beside=found)
 
 
 def test_the_page_has_every_setting_of_the_quarantine() -> None:

@@ -74,6 +74,6 @@ async def test_a_body_is_counted_while_it_arrives() -> None:
         return {"type": "http.request", "body": chunks.pop(), "more_body": bool(chunks)}
 
     with in_flight.request(), in_flight.request() as held, pytest.raises(Overloaded):
-        await read_body(receive, max_bytes=1000, timeout_ms=1000, held=held)
+        await read_body(receive, max_bytes=1000, held=held)
 
     assert len(chunks) == 1

@@ -18,9 +18,9 @@ from tests.ingest.receivers import GITHUB_SECRET, OTHER_SECRET, ROOT, SOURCES, w
 OPEN = {"scheme": "generic", "unsigned": True}
 
 
-def listed(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def listed(home: Path, *arguments: str, module: str = "ingest.listing", **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ingest.listing", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=environment_with({"HOOKLAKE_HOME": str(home), **environment}),
         capture_output=True,
@@ -65,6 +65,16 @@ def test_a_wrong_setting_is_one_sentence(home: Path) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "`unsigned: true`" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_window_that_the_receiver_refuses_is_refused_in_the_same_words(home: Path) -> None:
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"github": {**SOURCES["github"], "window": "200h"}}}})
+
+    ended, receiver = listed(home), listed(home, module="ingest")
+
+    assert (ended.returncode, receiver.returncode, ended.stdout) == (2, 2, "")
+    assert ended.stderr == receiver.stderr
+    assert "tenants.demo.sources.github.window=200h is longer than log.window=80h" in ended.stderr
 
 
 def test_it_says_when_each_secret_was_used_last(home: Path, log: LogSettings) -> None:

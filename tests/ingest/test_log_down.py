@@ -5,18 +5,20 @@ With a spool, see `test_spooling.py`.
 
 from __future__ import annotations
 
-import http.client
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
-from tests.ingest.receivers import DEADLINE_S, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
+from tests.infra.streams.raw import open_raw
+from tests.ingest.receivers import RunningReceiver, post, post_push, start_receiver, wait_until, write_home
 from tests.ports import free_port
+
+UNFIT = "the log may lose events; it is given none"
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_an_outage_does_not_fill_the_log_file(home: Path, server: EmbeddedServer
     assert not server.answers()
 
 
-def test_an_unfit_log_that_comes_later_stops_the_receiver_before_it_accepts(
+def test_an_unfit_log_that_comes_later_is_given_nothing_until_it_is_fit(
     home: Path, server: EmbeddedServer, started: list[RunningReceiver]
 ) -> None:
     server.options["appendfsync"] = "everysec"
@@ -107,17 +109,16 @@ def test_an_unfit_log_that_comes_later_stops_the_receiver_before_it_accepts(
     assert post_push(receiver.port).status == 503
 
     # Events keep coming while the server appears: none of them may be the one that is not synced.
-    starting = threading.Thread(target=server.start)
-    starting.start()
-    statuses = statuses_until_it_ends(receiver)
-    starting.join()
+    statuses = statuses_until_told_unfit(receiver, server=server)
 
     assert set(statuses) == {503}
-    assert receiver.process.wait(timeout=DEADLINE_S) == 2
-    assert any("appendfsync is everysec" in line.get("text", "") for line in receiver.said("not JSON"))
+    assert not is_ready(receiver)
+    assert any("appendfsync is everysec" in line["reason"] for line in receiver.said(UNFIT))
+    sync_always(server, home=home)
+    wait_until(lambda: is_accepted(receiver), what="an event is accepted without a restart")
 
 
-def test_a_log_that_comes_back_unfit_stops_the_receiver_and_nothing_is_accepted_on_it(
+def test_a_log_that_comes_back_unfit_is_given_nothing_until_it_is_fit(
     home: Path, server: EmbeddedServer, started: list[RunningReceiver]
 ) -> None:
     server.start()
@@ -128,21 +129,44 @@ def test_a_log_that_comes_back_unfit_stops_the_receiver_and_nothing_is_accepted_
     assert post_push(receiver.port).status == 503
     server.options["appendfsync"] = "everysec"
 
-    starting = threading.Thread(target=server.start)
-    starting.start()
-    statuses = statuses_until_it_ends(receiver)
-    starting.join()
+    statuses = statuses_until_told_unfit(receiver, server=server)
 
     assert set(statuses) == {503}
-    assert receiver.process.wait(timeout=DEADLINE_S) == 2
+    sync_always(server, home=home)
+    wait_until(lambda: is_accepted(receiver), what="an event is accepted without a restart")
+    assert len(receiver.said(UNFIT)) == 1
 
 
-def statuses_until_it_ends(receiver: RunningReceiver) -> list[int]:
+def test_a_log_that_becomes_unfit_under_its_connection_is_found_out(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    server.start()
+    receiver = start_receiver(home)
+    started.append(receiver)
+    assert is_accepted(receiver)
+
+    with closing(open_raw(LogSettings(url=server.url), home=home)) as operator:
+        operator.config_set("maxmemory-policy", "allkeys-lru")
+
+    wait_until(lambda: not is_accepted(receiver), what="no event is accepted")
+    assert any("maxmemory-policy is allkeys-lru" in line["reason"] for line in receiver.said(UNFIT))
+
+
+def statuses_until_told_unfit(receiver: RunningReceiver, *, server: EmbeddedServer) -> list[int]:
+    """Of events that come while the server appears, and for a while afterwards."""
+    starting = threading.Thread(target=server.start)
+    starting.start()
     statuses: list[int] = []
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        try:
-            statuses.append(post_push(receiver.port).status)
-        except (OSError, http.client.HTTPException):
-            break
-    return statuses
+
+    def is_told() -> bool:
+        statuses.append(post_push(receiver.port).status)
+        return bool(receiver.said(UNFIT))
+
+    wait_until(is_told, what="it is told")
+    starting.join()
+    return [*statuses, *(post_push(receiver.port).status for _ in range(20))]
+
+
+def sync_always(server: EmbeddedServer, *, home: Path) -> None:
+    with closing(open_raw(LogSettings(url=server.url), home=home)) as operator:
+        operator.config_set("appendfsync", "always")

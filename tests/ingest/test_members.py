@@ -52,8 +52,9 @@ def test_what_is_read_is_what_the_whole_body_says(value: object) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"action":"\xff"}', b'{"x":"\xff"}', b'{"\xff":1}', b'{"x":"\xed\xa0\x80"}', b'{"x":NaN}', b'{"x":01}', b'{"x":1.}', b'{"x":tru}',
-        b'{"x":"\\x"}', b'{"x":"\x01"}', b'{"x":1,}', b'{"x":1}{}', b"\xef\xbb\xbf{}", b'{"x":"\\ud800"}', b"", b"[]", b'"text"', b"null",
+        b'{"action":"\xff"}', b'{"action":"\xc3"}', b'{"action":"\\n\xed\xa0\x80"}', b'{"x":\xff}', b'{\xff"x":1}', b'{"x":NaN}',
+        b'{"x":01}', b'{"x":1.}', b'{"x":tru}', b'{"x":"\\x"}', b'{"x":"\x01"}', b'{"x":1,}', b'{"x":1}{}', b'{"x":"\\ud800"}',
+        b"\xef\xbb\xbf{}", b"", b"[]", b'"text"', b"null",
         b'{"action":1}', b'{"repository":[]}', b'{"repository":{"full_name":{}}}', b'{"x":' + b"[" * 100_000,
     ],
     ids=lambda body: body[:24],
@@ -66,6 +67,7 @@ def test_what_is_no_json_or_not_as_usual_is_left(body: bytes) -> None:
     ("body", "found"),
     [
         (b"{}", ["", "", "", ""]),
+        (b'{"x":"\xff","\xff":"\xed\xa0\x80","y":"\xc3","action":"opened"}', ["opened", "", "", ""]),
         (b'{"action":null,"repository":null}', ["", "", "", ""]),
         (b'{"action":"opened","action":"closed"}', ["closed", "", "", ""]),
         (b'{"repository":{"full_name":"o/r"},"repository":{}}', ["", "", "", ""]),

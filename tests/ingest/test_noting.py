@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ async def test_what_could_not_be_written_is_written_with_what_comes_next(home: P
 
     assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 7}
     assert Acknowledged.read(folder).accepted == {"demo:github": 2}
+
+
+async def test_a_lower_number_that_comes_while_a_write_fails_does_not_stand_for_a_higher_one(
+    home: Path, folder: Folder, telemetry: Telemetry
+) -> None:
+    noting = Noting(folder, clock=Clock(), telemetry=telemetry)
+    note(noting, 7)
+    (folder.path / "acknowledged.new").mkdir()
+    writing = asyncio.create_task(noting.write())
+    await asyncio.sleep(0)
+    note(noting, 6)
+    with pytest.raises(OSError, match="directory"):
+        await writing
+    (folder.path / "acknowledged.new").rmdir()
+
+    await noting.write()
+
+    assert highest_acknowledged(home, since_ms=0) == {(2, "default", "a"): 7}
 
 
 def test_incarnations_that_are_long_past_are_forgotten() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -14,6 +15,8 @@ import yaml
 
 from infra.running.embedded import EmbeddedServer
 from infra.settings import FILE_NAME, LogSettings
+from ingest.crew import find_fit
+from schemas.errors import ConfigError
 from tests.ingest.receivers import (
     GITHUB_SECRET,
     PATH,
@@ -171,6 +174,23 @@ def test_receivers_that_cannot_live_under_the_new_settings_do_not_replace_those_
 
     assert receivers.pids() == before
     assert post_push(receivers.port).status == 202
+
+
+def test_settings_that_are_refused_for_their_log_leave_no_file_open(home: Path, unfit_log: str) -> None:
+    write_home(home, log=LogSettings(url=unfit_log))
+
+    with pytest.raises(ConfigError, match="maxmemory-policy"):
+        find_fit(home)
+
+    assert [name for name in open_files() if "hooklake.yaml" in name] == []
+
+
+def open_files() -> list[str]:
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # The one that listed them.
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return found
 
 
 def test_more_and_fewer_receivers_come_with_the_settings(receivers: Receivers) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import json
 import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,11 @@ import yaml
 from infra.settings import LogSettings, environment_with
 from infra.streams.letter_filter import LetterFilter
 from infra.streams.quarantine import QuarantinedRequests
+from infra.streams.stream import EventStream
 from schemas.event import StreamEvent
-from tests.ingest.receivers import PUSH, ROOT, RunningReceiver, post, post_push, signed_headers, wait_until
+from schemas.quarantined import QuarantinedRequest
+from tests.ingest.receivers import PUSH, ROOT, RunningReceiver, post, post_push, signed_headers, wait_until, write_home
+from tests.ingest.test_subscriptions import CONFIRMATION, certificate, signed
 
 Refuse = Callable[..., str]
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -52,9 +58,9 @@ def refuse(receiver: RunningReceiver, receiver_log: LogSettings, receiver_home: 
     def ids() -> set[str]:
         return {request.id for request in requests.entries(LetterFilter())}
 
-    def send(*, secret: bytes = NEW_SECRET, body: bytes = PUSH) -> str:
+    def send(*, secret: bytes = NEW_SECRET, body: bytes = PUSH, status: int = 401, **headers: str) -> str:
         before = ids()
-        assert post(receiver.port, body=body, headers=signed_headers(body, secret=secret, cookie="a=b")).status == 401
+        assert post(receiver.port, body=body, headers=signed_headers(body, secret=secret, cookie="a=b", **headers)).status == status
         wait_until(lambda: len(ids()) == len(before) + 1, what="it is kept aside")
         (name,) = ids() - before
         return name
@@ -69,9 +75,13 @@ def with_new_secret(receiver_home: Path) -> None:
     path = receiver_home / "secrets" / "new"
     path.touch(mode=0o600)
     path.write_bytes(NEW_SECRET)
+    mend(receiver_home, secrets=["file:secrets/github", "file:secrets/new"])
+
+
+def mend(receiver_home: Path, **changes: object) -> None:
     file = receiver_home / "hooklake.yaml"
     settings = yaml.safe_load(file.read_text())
-    settings["tenants"]["demo"]["sources"]["github"]["secrets"] = ["file:secrets/github", "file:secrets/new"]
+    settings["tenants"]["demo"]["sources"]["github"].update(changes)
     file.write_text(yaml.safe_dump(settings))
 
 
@@ -119,6 +129,23 @@ def test_what_verifies_with_todays_secrets_is_let_in_once_with_its_time_of_recei
 
 
 @pytest.mark.usefixtures("with_new_secret")
+def test_what_came_compressed_is_let_in_when_its_source_may_send_so(
+    refuse: Refuse, run: Command, stored: Stored, receiver_home: Path
+) -> None:
+    body = gzip.compress(PUSH)
+    name = refuse(body=body, status=415, content_encoding="gzip")
+    before = set(stored())
+
+    refused_again = run("release", name)
+    mend(receiver_home, encodings=["gzip"])
+    done = run("release", name)
+
+    (event,) = (event for event_id, event in stored().items() if event_id not in before)
+    assert (refused_again.returncode, done.returncode) == (1, 0)
+    assert (event.payload, event.event_type, event.headers["content-encoding"]) == (body, "github.push", "gzip")
+
+
+@pytest.mark.usefixtures("with_new_secret")
 @pytest.mark.fault("QUARANTINE")
 @pytest.mark.parametrize(("failpoint", "events"), [("begin_release.after", 0), ("decide_quarantined.before", 1)])
 def test_a_release_that_dies_half_way_is_repeated_and_appends_nothing_twice(
@@ -139,6 +166,48 @@ def test_a_release_that_dies_half_way_is_repeated_and_appends_nothing_twice(
     assert again.stdout == "1 of 1 refused requests released\n"
     assert len(set(stored()) - before) == 1
     assert set(stored()) >= appended
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=["for people", "for machines"])
+def test_a_subscription_that_could_not_be_confirmed_is_told_and_exits_with_1(
+    log: LogSettings, home: Path, arguments: tuple[str, ...]
+) -> None:
+    # Of a name that is too long for any resolver, so that nobody is asked.
+    topic = f"arn:aws:sns:eu-{'a' * 70}-1:123456789012:alarms"
+    key, pem = certificate("sns.amazonaws.com")
+    source = {"scheme": "aws-sns", "secrets": ["file:secrets/sns"], "topics": [topic], "confirm_subscriptions": True}
+    write_home(home, log=log, tenants={"demo": {"sources": {"sns": source}}})
+    (home / "secrets" / "sns").touch(mode=0o600)
+    (home / "secrets" / "sns").write_bytes(pem)
+    asyncio.run(keep_aside(signed(key, {**CONFIRMATION, "TopicArn": topic}), log=log, home=home))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "ingest.release", "release", "--all", "--yes", *arguments],
+        cwd=ROOT, env=environment_with({"HOOKLAKE_HOME": str(home)}), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1, done.stderr
+    if arguments:
+        outcome = json.loads(done.stdout)
+        assert (outcome["released"], list(outcome["subscriptions"]), bool(outcome["subscriptions"][topic])) == (1, [topic], True)
+    else:
+        assert done.stdout.startswith(f"1 of 1 refused requests released\n  the subscription to {topic} is NOT confirmed (")
+        assert done.stdout.endswith("let Amazon ask again from its console, or open the `SubscribeURL` of the stored event\n")
+
+
+async def keep_aside(body: bytes, *, log: LogSettings, home: Path) -> None:
+    stream = EventStream.open(log, home=home)
+    refused = QuarantinedRequest(
+        event_id="019bc1a0-0000-7000-8000-000000000001",
+        tenant_id="demo",
+        source="sns",
+        code="bad_signature",
+        reason="",
+        received_at=datetime(2026, 1, 15, 12, tzinfo=UTC),
+        body=body,
+    )
+    assert await stream.quarantine(refused, cap=10, cap_bytes=10**6)
+    await stream.close()
 
 
 def test_discarding_leaves_a_record_and_needs_a_reason(refuse: Refuse, run: Command) -> None:

@@ -20,15 +20,18 @@ from infra.streams.quarantine import DISCARDED, RELEASED, QuarantinedRequests
 from infra.streams.stream import EventStream
 from ingest.headers import Headers
 from ingest.keys import prepare
-from ingest.releasing import Releaser, events_of
+from ingest.providers_standards import AWS_SNS
+from ingest.releasing import WOULD, Releaser, events_of
 from ingest.request import Request
 from ingest.scheme import Header
 from ingest.schemes import GENERIC
 from ingest.signatures import sign
 from ingest.sources import Source, Sources
+from ingest.subscriptions import Call, Subscription
 from schemas.errors import StreamUnavailable
 from schemas.event import Priority
 from schemas.quarantined import QuarantinedRequest
+from tests.ingest.test_subscriptions import ANSWERING, CONFIRMATION, TOPIC, called, certificate, signed
 from tests.logs import client as client
 from tests.logs import keys as keys
 
@@ -158,3 +161,86 @@ def test_what_may_be_on_the_log_can_no_longer_be_discarded_and_is_released_by_a_
 
 def an_outage(*_: object, **__: object) -> str:
     raise StreamUnavailable("the log went away")
+
+
+@pytest.fixture
+def sns() -> tuple[Source, QuarantinedRequest]:
+    """A source that confirms, and a confirmation of its topic that was refused, as the certificate was missing in the settings."""
+    key, pem = certificate("sns.amazonaws.com")
+    secrets = [prepare(AWS_SNS, secret=pem, at="secret")]
+    source = replace(SOURCE, name="sns", scheme=AWS_SNS, secrets=secrets, splits=False, answering=ANSWERING)
+    return source, refused(BODY, {}).model_copy(update={"source": "sns", "body": signed(key, CONFIRMATION)})
+
+
+class Subscribing:
+    """A releaser with one confirmation in the quarantine, whose calls to Amazon end at `call`."""
+
+    def __init__(self, desk: Desk, stream: EventStream, runner: asyncio.Runner, sns: tuple[Source, QuarantinedRequest], call: Call) -> None:
+        source, request = sns
+        assert runner.run(stream.quarantine(request, cap=10, cap_bytes=10**6))
+        (self.name,) = (found.id for found in desk.entries(LetterFilter()))
+        sources = Sources({("demo", "sns"): source})
+        self.releaser = Releaser(desk, sources=sources, stream=stream, runner=runner, clock=Clock(), call=call)
+
+
+def test_a_subscription_that_is_released_is_confirmed_once_and_not_by_a_look(
+    desk: Desk, stream: EventStream, runner: asyncio.Runner, sns: tuple[Source, QuarantinedRequest], client: Any, keys: Keys
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def note(host: str, target: str) -> str:
+        asked.append((host, target))
+        return ""
+
+    one = Subscribing(desk, stream, runner, sns, note)
+    looks = one.releaser.look_at(one.name), list(asked)
+    answers = [one.releaser.release(one.name, by="me@here") for _ in range(2)]
+
+    assert (looks, answers) == ((WOULD, []), [RELEASED, "already"])
+    assert asked == [("sns.us-west-2.amazonaws.com", Subscription(TOPIC, "2336412f37").target)]
+    assert (one.releaser.subscriptions, appended(client, keys)) == ({TOPIC: ""}, 1)
+
+
+def test_a_subscription_that_is_answered_with_a_redirect_is_released_and_not_confirmed(
+    desk: Desk, stream: EventStream, runner: asyncio.Runner, sns: tuple[Source, QuarantinedRequest], tmp_path: Path
+) -> None:
+    async def redirected(host: str, target: str) -> str:
+        answer = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\n\r\n"
+        return (await called(tmp_path, answer=answer, name=host, target=target))[0]
+
+    one = Subscribing(desk, stream, runner, sns, redirected)
+    answer = one.releaser.release(one.name, by="me@here")
+
+    assert (answer, one.releaser.subscriptions) == (RELEASED, {TOPIC: "the answer was 302"})
+
+
+def test_where_the_source_confirms_nothing_a_subscription_is_only_stored(
+    desk: Desk, stream: EventStream, runner: asyncio.Runner, sns: tuple[Source, QuarantinedRequest]
+) -> None:
+    source, request = sns
+    silent = replace(source, answering=replace(ANSWERING, confirms=False))
+
+    async def never(host: str, target: str) -> str:
+        raise AssertionError(host)
+
+    one = Subscribing(desk, stream, runner, (silent, request), never)
+    answer = one.releaser.release(one.name, by="me@here")
+
+    assert (answer, one.releaser.subscriptions) == (RELEASED, {})
+
+
+def test_what_was_confirmed_once_stays_so_when_an_older_token_is_refused(
+    desk: Desk, stream: EventStream, runner: asyncio.Runner, sns: tuple[Source, QuarantinedRequest]
+) -> None:
+    answers = iter(["the answer was 500", "", "the answer was 400"])
+
+    async def answer(host: str, target: str) -> str:
+        return next(answers)
+
+    one = Subscribing(desk, stream, runner, sns, answer)
+    told = []
+    for _ in range(3):
+        runner.run(one.releaser._confirm(Subscription(TOPIC, "t0ken")))
+        told.append(one.releaser.subscriptions[TOPIC])
+
+    assert told == ["the answer was 500", "", ""]

@@ -23,10 +23,13 @@ from ingest.schemes import GENERIC, GITHUB, SCHEMES
 from ingest.send import curl_line, receiver_url
 from ingest.settings import IngestSettings
 from schemas.event import StreamEvent
-from tests.ingest.receivers import ROOT, RunningReceiver, write_home
+from tests.ingest.receivers import ROOT, SOURCES, RunningReceiver, write_home
+from tests.ingest.vectors import FOLDER, vectors_of
 from tests.ports import free_port
 
 Stored = Callable[[], dict[str, StreamEvent]]
+PUBLIC = [scheme for scheme in SCHEMES.values() if scheme.uses_public_key]
+A_TOPIC = "arn:aws:sns:us-west-2:123456789012:MyTopic"
 
 
 def send(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +42,13 @@ def send(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+@pytest.fixture(scope="module")
+def receiver_home(tmp_path_factory: pytest.TempPathFactory, receiver_log: LogSettings) -> Path:
+    twiml = {"answer": {"status": 200, "body": "<Response/>", "content_type": "text/xml"}}
+    own = {"twiml": SOURCES["billing"] | twiml, "quiet": SOURCES["billing"] | {"answer": {"status": 204}}}
+    return write_home(tmp_path_factory.mktemp("receiver"), log=receiver_log, tenants={"demo": {"sources": SOURCES | own}})
 
 
 @pytest.fixture
@@ -100,6 +110,13 @@ def test_a_refused_event_exits_with_1_and_the_reason(receiver_home: Path, url: s
     assert "the body is no JSON" in ended.stdout
 
 
+@pytest.mark.parametrize("source", ["twiml", "quiet"])
+def test_an_event_is_accepted_also_where_its_source_has_an_answer_of_its_own(receiver_home: Path, url: str, source: str) -> None:
+    ended = send(receiver_home, source, "call.ended", "--count", "3", "--url", url)
+
+    assert (ended.returncode, ended.stdout.partition(", in ")[0]) == (0, "sent 3: 3 accepted, 0 duplicates, 0 refused")
+
+
 def test_a_receiver_that_is_not_there_exits_with_3_and_one_sentence(home: Path, log: LogSettings) -> None:
     write_home(home, log=log, ingest={"port": free_port()})
 
@@ -148,21 +165,35 @@ def test_a_curl_line_survives_quotes_and_a_leading_at_sign() -> None:
     assert "x: it's" in words
 
 
-def test_where_only_the_provider_can_sign_that_is_said(home: Path) -> None:
-    write_home(
-        home, log=LogSettings(), tenants={"demo": {"sources": {"discord": {"scheme": "discord", "secrets": ["file:secrets/public"]}}}}
-    )
+@pytest.mark.parametrize("scheme", PUBLIC, ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize("arguments", [(), ("--curl",)], ids=["posted", "printed"])
+def test_where_only_the_provider_can_sign_that_is_said(home: Path, scheme: Scheme, arguments: tuple[str, ...]) -> None:
+    topics = {"topics": [A_TOPIC]} if scheme.secret_form == "certificate" else {}
+    source = {"scheme": scheme.name, "secrets": ["file:secrets/public"], **topics}
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"theirs": source}}})
     (home / "secrets" / "public").touch(mode=0o600)
-    (home / "secrets" / "public").write_text("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+    (home / "secrets" / "public").write_bytes(vectors_of(FOLDER / f"{scheme.name}.json")[0].secret)
 
-    ended = send(home, "discord", "APPLICATION_AUTHORIZED")
+    ended = send(home, "theirs", "Notification", *arguments)
 
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert f"scheme {scheme.name} is verified with a public key" in ended.stderr
     assert "only the provider has the private one that signs; nothing was sent" in ended.stderr
 
 
-def test_a_curl_line_for_an_unsigned_source_has_no_signature(home: Path) -> None:
-    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"open": {"scheme": "stripe", "unsigned": True}}}})
+def test_where_certificates_are_fetched_only_the_provider_can_sign_either(home: Path) -> None:
+    source = {"scheme": "aws-sns", "fetch_certificates": True, "topics": [A_TOPIC]}
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"theirs": source}}})
+
+    ended = send(home, "theirs", "Notification")
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "only the provider has the private one" in ended.stderr
+
+
+@pytest.mark.parametrize("scheme", ["stripe", "discord"])
+def test_a_curl_line_for_an_unsigned_source_has_no_signature(home: Path, scheme: str) -> None:
+    write_home(home, log=LogSettings(), tenants={"demo": {"sources": {"open": {"scheme": scheme, "unsigned": True}}}})
 
     line = send(home, "open", "invoice.paid", "--curl", "--url", "http://127.0.0.1:1").stdout
 

@@ -24,6 +24,7 @@ from ingest.settings import IngestSettings
 from ingest.spool import Spool
 from schemas.errors import StreamUnavailable
 from schemas.event import StreamEvent
+from tests.events import events_of_all_shards
 from tests.ingest.inside import Written, arrived, exchange_of, receiver_inside
 from tests.ingest.receivers import PATH, RunningReceiver, post, signed_headers
 
@@ -128,6 +129,29 @@ async def test_what_the_log_does_not_take_is_spooled_and_so_is_what_follows(insi
     for client in clients:
         assert client is not None
         assert (client.status, json.loads(client.data.rpartition(b"\r\n")[2])["spooled"]) == (202, True)
+
+
+async def test_nothing_overtakes_what_waits_in_the_spool(inside: Receiver, log: LogSettings) -> None:
+    app, spool = App(inside), inside.keeper._spool
+    assert spool is not None
+    for event in events_of_all_shards(log, count=log.shards):
+        await spool.keep([event], shard=inside.keeper._stream.shard_of(event))
+
+    client = await answered(app, arrived())
+
+    assert client is not None
+    assert (client.status, json.loads(client.data.rpartition(b"\r\n")[2])["spooled"]) == (202, True)
+
+
+async def test_a_log_that_is_not_proven_fit_is_not_even_asked(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Batch] = []
+    monkeypatch.setattr(inside.keeper._stream, "begin", begun.append)
+    monkeypatch.setattr(inside.keeper._appender.watch, "is_fit", False)
+
+    client = await answered(App(inside), arrived())
+
+    assert client is not None
+    assert (client.status, json.loads(client.data.rpartition(b"\r\n")[2])["spooled"], begun) == (202, True, [])
 
 
 async def test_without_a_spool_a_log_that_fails_is_503(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

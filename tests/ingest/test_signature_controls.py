@@ -14,10 +14,11 @@ import ingest.proxies
 import ingest.public_keys
 import ingest.signatures
 import ingest.signed
+from ingest.given import Given
 from ingest.headers import Headers
 from ingest.keys import HmacKey
 from ingest.request import Request
-from ingest.scheme import Scheme
+from ingest.scheme import Items, Scheme
 from ingest.timestamps import refuse_stale
 from tests.ingest import test_proxies, test_signatures, test_vectors
 from tests.ingest.test_vectors import FIRST
@@ -28,6 +29,10 @@ failed = pytest.raises(pytest.fail.Exception, match="DID NOT RAISE")
 
 def of(scheme: str) -> Vector:
     return next(vector for vector in FIRST if vector.scheme.name == scheme)
+
+
+def begins(self: HmacKey, signatures: list[bytes], contents: list[bytes]) -> bool:
+    return any(self.sign(content).encode().startswith(signature) for content in contents for signature in signatures)
 
 
 def test_without_a_look_at_the_time_old_requests_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +70,39 @@ def test_with_a_lenient_decoder_one_signature_has_many_spellings(monkeypatch: py
 
 
 def test_with_a_comparison_of_beginnings_a_shortened_signature_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def begins(self: HmacKey, signatures: list[bytes], contents: list[bytes]) -> bool:
-        return any(self.sign(content).encode().startswith(signature) for content in contents for signature in signatures)
-
     monkeypatch.setattr(HmacKey, "made", begins)
 
     with failed:
         test_vectors.test_any_other_signature_is_a_bad_one(of("github"), lambda text: text[:-2])
+
+
+def test_with_any_name_in_front_a_signature_of_another_algorithm_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest.given, "_bare", lambda value, *, scheme: value.rpartition("=")[2].encode())
+
+    with failed:
+        test_vectors.test_every_signature_under_the_name_of_another_algorithm_is_a_bad_one(of("github"), "sha1")
+    with failed:
+        test_vectors.test_a_signature_without_its_name_is_a_bad_one(of("github"))
+
+
+def test_with_any_name_in_a_list_a_signature_of_another_version_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(value: str, *, items: Items, scheme: Scheme) -> Given:
+        pairs = [item.partition(items.pair) for item in value.split(items.separator)]
+        return Given([text.encode() for _, _, text in pairs], timestamp=ingest.given._listed_time(pairs, scheme=scheme))
+
+    monkeypatch.setattr(ingest.given, "_listed", listed)
+
+    for scheme in ("stripe", "paddle"):
+        with failed:
+            test_vectors.test_every_signature_under_the_name_of_another_algorithm_is_a_bad_one(of(scheme), "v9")
+
+
+def test_with_a_comparison_of_beginnings_an_empty_signature_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HmacKey, "made", begins)
+
+    for scheme in ("github", "stripe", "paddle"):
+        with failed:
+            test_vectors.test_nothing_behind_the_right_name_is_a_bad_signature(of(scheme))
 
 
 def test_with_the_first_of_two_headers_a_repeated_one_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +136,7 @@ def test_where_the_request_names_its_own_address_the_settings_protect_nobody(mon
 
 def test_where_everybody_is_a_proxy_of_ours_a_stranger_names_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
     trusts: Callable[..., bool] = lambda self, address: True  # noqa: E731
-    monkeypatch.setattr(ingest.proxies.Proxies, "_has", trusts)
+    monkeypatch.setattr(ingest.proxies.Proxies, "_contain", trusts)
 
     with pytest.raises(AssertionError):
         test_proxies.test_only_what_our_own_proxies_add_is_believed("198.51.100.7", [b"203.0.113.9"], "198.51.100.7")

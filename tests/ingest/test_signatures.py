@@ -21,6 +21,8 @@ from ingest.scheme import Header, Scheme
 from ingest.schemes import GENERIC, GITHUB, SCHEMES
 from ingest.signatures import sign, verify
 from schemas.errors import BadSignature, ConfigError, MalformedRequest
+from tests.faults.hostile.genuine import notification
+from tests.faults.hostile.private_keys import made_pair, private_key
 from tests.ingest.vectors import FOLDER, Vector, vectors_of
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -201,6 +203,49 @@ def test_a_key_of_the_wrong_form_is_named_at_start_and_not_shown(scheme: Scheme,
         prepare(scheme, secret=text.encode(), at="tenants.demo.sources.x.secrets[0]")
 
     assert text not in str(error.value)
+
+
+@pytest.mark.parametrize("other", [b"\\ud800", b"\\udfff", b"\xff", b"\xed\xa0\x80", b"\\u00ff", b"\\ufffd"])
+@pytest.mark.parametrize("name", ["aws-sns", "aws-sns-v1", "mailgun"])
+def test_what_is_no_letter_does_not_pass_for_a_signed_question_mark(name: str, other: bytes) -> None:
+    scheme = SCHEMES[name]
+    body = json.dumps(notification(1, message="Is it?") if scheme.uses_public_key else {"signature": {"token": "is-it?"}}).encode()
+    mine = a_signing_key(scheme)
+    signed = sign(scheme, request=request(body=body), secret=mine, now=NOW).body
+
+    assert verify(scheme, request=request(body=signed), secrets=[mine], now=NOW).key_id == mine.key_id
+    with pytest.raises(BadSignature):
+        verify(scheme, request=request(body=signed.replace(b"?", other)), secrets=[mine], now=NOW)
+
+
+@pytest.mark.parametrize("first", ['"evil"', "7", "null", "{}"])
+@pytest.mark.parametrize("member", ["Message", "TopicArn", "Type", "Signature", "UnsubscribeURL"])
+@pytest.mark.parametrize("name", ["aws-sns", "aws-sns-v1"])
+def test_of_a_member_that_stands_there_twice_nobody_can_tell_which_was_signed(name: str, member: str, first: str) -> None:
+    scheme, content = SCHEMES[name], {**notification(1), "UnsubscribeURL": "https://sns.us-west-2.amazonaws.com/"}
+    mine = a_signing_key(scheme)
+    signed = sign(scheme, request=request(body=json.dumps(content).encode()), secret=mine, now=NOW).body
+
+    assert verify(scheme, request=request(body=signed), secrets=[mine], now=NOW).key_id == mine.key_id
+    for repeated in (f'{{"{member}": {first}, ', f'{{"\\u00{ord(member[0]):02x}{member[1:]}": {first}, '):
+        with pytest.raises(BadSignature):
+            verify(scheme, request=request(body=repeated.encode() + signed[1:]), secrets=[mine], now=NOW)
+
+
+def test_what_stands_twice_within_a_member_that_is_not_signed_is_let_be() -> None:
+    scheme = SCHEMES["aws-sns"]
+    mine = a_signing_key(scheme)
+    signed = sign(scheme, request=request(body=json.dumps(notification(1)).encode()), secret=mine, now=NOW).body
+    body = b'{"MessageAttributes": {"a": {"Type": "String"}, "a": 1}, ' + signed[1:]
+
+    assert verify(scheme, request=request(body=body), secrets=[mine], now=NOW).key_id == mine.key_id
+
+
+def a_signing_key(scheme: Scheme) -> Key:
+    if not scheme.uses_public_key:
+        return key(scheme)
+    public, pem = made_pair(scheme)
+    return private_key(scheme, public=key(scheme, public.decode()), pem=pem)
 
 
 class TestTwilio:

@@ -102,6 +102,9 @@ def test_a_generic_source_is_made_from_its_settings(home: Path) -> None:
         ),
         pytest.param({**GITHUB, "unsigned": True}, r"hook\.unsigned is set beside secrets.*take one of the two out", id="both"),
         pytest.param({"scheme": "github", "unsigned": "yes please"}, r"hook\.unsigned is wrong", id="unsigned by a word"),
+        # Who only looks into the file, as the listings do, finds nothing there but `true`.
+        pytest.param({"scheme": "github", "unsigned": "true"}, r"hook\.unsigned is wrong", id="unsigned by a text"),
+        pytest.param({"scheme": "github", "unsigned": 1}, r"hook\.unsigned is wrong", id="unsigned by a number"),
         pytest.param({**GITHUB, "tolerance_ms": 60_000}, r"hook\.tolerance_ms has no effect", id="no time is signed"),
         pytest.param({**GENERIC, "encoding": "base32"}, r"hook\.encoding is wrong", id="encoding"),
         pytest.param({**GITHUB, "priority": "overflow"}, r"hook\.priority is wrong", id="a stream that is not for senders"),

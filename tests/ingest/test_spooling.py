@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from infra.spools import read_spools
 from infra.streams.entries import as_fields
 from infra.streams.keys import Keys
 from infra.streams.outcomes import alias_of
+from tests.infra.running.processes import run_module
 from tests.infra.streams.raw import open_raw
 from tests.ingest.receivers import DEADLINE_S, SOURCES, RunningReceiver, post, post_push, start_receiver, wait_until, write_home
 from tests.ingest.spooling import segment_files, spooled_events
@@ -219,25 +221,69 @@ def test_an_outage_is_told_in_few_lines(home: Path, server: EmbeddedServer, star
     assert len(receiver.said("the log takes no events; spooling them")) == 1
 
 
-def test_an_unfit_log_that_comes_back_is_given_nothing_and_what_came_meanwhile_is_kept(
+def test_an_unfit_log_that_comes_back_is_given_nothing_until_it_is_fit(
     home: Path, server: EmbeddedServer, started: list[RunningReceiver]
 ) -> None:
     receiver = start(home, started)
-    assert post_push(receiver.port).status == 202
+    accepted = [post_push(receiver.port).json["event_id"]]
     server.kill()
     server.options["appendfsync"] = "everysec"
-    accepted: list[str] = []
 
     starting = threading.Thread(target=server.start)
     starting.start()
-    while receiver.process.poll() is None:
-        try:
-            accepted.append(post_push(receiver.port).json["event_id"])
-        except OSError:
-            break
+    while not receiver.said("the log may lose events; it is given none"):
+        accepted.append(post_push(receiver.port).json["event_id"])
     starting.join()
+    # Some of what was in the spool was sent to it by then, perhaps, and is in the spool still.
+    assert set(accepted[1:]) <= {event.id for event in spooled_events(home)}
+    answers = [post_push(receiver.port).json for _ in range(20)]
+    later = [answer["event_id"] for answer in answers]
 
-    assert receiver.process.wait(timeout=DEADLINE_S) == 2
-    kept = {event.id for event in spooled_events(home)}
-    assert set(accepted) <= kept
-    assert len(accepted) > 1
+    shown = run_module("infra.running.status", home=home)
+
+    assert all(answer["spooled"] for answer in answers)
+    assert set(later).isdisjoint(ids_on(server, home))
+    assert (shown.returncode, "appendfsync is everysec" in shown.stdout) == (1, True)
+    accepted += later
+    with closing(open_raw(LogSettings(url=server.url), home=home)) as operator:
+        operator.config_set("appendfsync", "always")
+    wait_until(lambda: is_drained(home), what="what came meanwhile is on the log")
+    assert ids_on(server, home) == sorted(accepted)
+
+
+def test_while_the_log_is_down_status_counts_what_the_receiver_keeps(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start(home, started)
+    wait_until(lambda: post_push(receiver.port).status == 202, what="the log takes an event")
+    server.kill()
+    assert [post_push(receiver.port).status for _ in range(7)] == [202] * 7
+
+    shown = run_module("infra.running.status", home=home)
+
+    assert shown.returncode == 3
+    assert "spool of receiver-0: 7 events (" in shown.stdout
+    assert "no receiver runs" not in shown.stdout
+
+
+@pytest.mark.fault("B13")
+def test_while_the_log_has_another_password_events_are_spooled_until_the_settings_have_it_too(
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+) -> None:
+    receiver = start(home, started)
+    accepted = [post_push(receiver.port).json["event_id"]]
+    with closing(open_raw(log_of(server), home=home)) as operator:
+        operator.config_set("requirepass", "another-password")
+        operator.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    server.password = "another-password"
+
+    answers = [post_push(receiver.port) for _ in range(10)]
+    wait_until(lambda: any("WRONGPASS" in line.get("reason", "") for line in receiver.lines), what="it is said why")
+    write_home(home, log=log_of(server))
+    receiver.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: is_drained(home), what="what came meanwhile is on the log")
+
+    accepted += [answer.json["event_id"] for answer in answers]
+    assert {answer.status for answer in answers} == {202}
+    assert ids_on(server, home) == sorted(accepted)
+    assert receiver.process.poll() is None

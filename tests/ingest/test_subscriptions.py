@@ -55,6 +55,7 @@ CONFIRMATION = {
     "Timestamp": "2012-04-26T20:45:04.751Z",
 }
 SIGNED = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+WANTED = Subscription(TOPIC, "t0ken")
 ANSWERING = Answering(handshake="confirm-subscription", topics=frozenset({TOPIC}), confirms=True)
 
 
@@ -108,7 +109,9 @@ def certificate(name: str) -> tuple[rsa.RSAPrivateKey, bytes]:
     return key, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-async def called(directory: Path, *, answer: bytes, name: str = "sns.us-west-2.amazonaws.com") -> tuple[str, list[bytes]]:
+async def called(
+    directory: Path, *, answer: bytes, name: str = "sns.us-west-2.amazonaws.com", target: str = WANTED.target
+) -> tuple[str, list[bytes]]:
     """What confirming says when a server of that name answers so, and what the server was sent."""
     key, pem = certificate(name)
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -127,8 +130,7 @@ async def called(directory: Path, *, answer: bytes, name: str = "sns.us-west-2.a
 
     async with await asyncio.start_server(respond, "127.0.0.1", 0, ssl=serving) as server:
         trusting = ssl.create_default_context(cafile=str(directory / "trusted.pem"))
-        wanted = Subscription(TOPIC, "t0ken")
-        said = await confirm(wanted.host, wanted.target, at=server.sockets[0].getsockname(), tls=trusting)
+        said = await confirm(WANTED.host, target, at=server.sockets[0].getsockname(), tls=trusting)
         if heard:
             await ended.wait()
     return said, heard

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ from infra.streams.prepared import Form, Prepared, prepare
 from infra.streams.seen import SeenWindow
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
+from ingest.answering import Answering
+from ingest.answers import typed_answer
 from ingest.app import App
 from ingest.limits import InFlight
 from ingest.noting import Noting
 from ingest.receive import Receiver
 from ingest.spool import Spool
-from ingest.turn import numbers_of
+from ingest.turn import Way, numbers_of
 from tests.events import an_event
+from tests.faults.breaking import break_script
 from tests.infra.streams.raw import open_raw
 from tests.ingest.inside import Written, arrived, exchange_of, receiver_inside
-from tests.ingest.receivers import PUSH
+from tests.ingest.receivers import PATH, PUSH
 
 DEADLINE_S = 20.0
 KEYS, WINDOW = Keys("t:", 4), SeenWindow.parse("80h")
@@ -131,6 +135,57 @@ async def test_a_duplicate_among_new_ones_is_answered_with_the_first_id(inside: 
     assert said(clients[2])["event_id"] == said(clients[3])["event_id"] == found["d-3"]
 
 
+@pytest.mark.parametrize("takes_at_once", [True, False])
+async def test_a_fixed_answer_stands_for_every_receipt(inside: Receiver, monkeypatch: pytest.MonkeyPatch, takes_at_once: bool) -> None:
+    app = App(inside)
+    give_answering(app, Answering(fixed=typed_answer(200, b"thanks", content_type="text/plain")))
+    monkeypatch.setattr(type(inside.keeper), "takes_at_once", takes_at_once)
+
+    clients = [*await answered_together(app, "d-1"), *await answered_together(app, "d-1", "d-2")]
+
+    assert [client.data.rpartition(b"\r\n")[2] for client in clients] == 3 * [b"thanks"]
+
+
+@pytest.mark.parametrize("takes_at_once", [True, False])
+async def test_a_status_of_its_own_comes_with_every_receipt(
+    inside: Receiver, log: LogSettings, home: Path, monkeypatch: pytest.MonkeyPatch, takes_at_once: bool
+) -> None:
+    app = App(inside)
+    give_answering(app, Answering(status=200))
+    monkeypatch.setattr(type(inside.keeper), "takes_at_once", takes_at_once)
+
+    clients = [*await answered_together(app, "d-1"), *await answered_together(app, "d-1", "d-2")]
+
+    found = stored(log, home)
+    assert [client.data.partition(b"\r\n")[0] for client in clients] == 3 * [b"HTTP/1.1 200 OK"]
+    assert [said(client)["event_id"] for client in clients] == [found["d-1"], found["d-1"], found["d-2"]]
+
+
+def give_answering(app: App, answering: Answering) -> None:
+    """To the one source that there is."""
+    source = replace(app._receiver.sources.by_route["demo", "github"], answering=answering)
+    way = app.direct._ways[PATH.encode()]
+    app.direct._ways[PATH.encode()] = Way(source, reader=way.reader, form=way.form)
+
+
+async def test_events_with_other_windows_do_not_share_a_call(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, really_fill, really_begin, windows = SeenWindow.of_source("8h", log="80h"), Form.fill, inside.keeper._stream.begin, set[Any]()
+
+    def fill(form: Form, event_id: str, **values: Any) -> Prepared:
+        filled = really_fill(form, event_id, **values)
+        return filled._replace(shard=0, window=own if values["delivery_id"] == "own" else filled.window)
+
+    def begin(batch: Batch) -> None:
+        windows.add((batch.window, frozenset(event.window for event in batch.events)))
+        really_begin(batch)
+
+    monkeypatch.setattr(Form, "fill", fill)
+    monkeypatch.setattr(inside.keeper._stream, "begin", begin)
+    await answered_together(App(inside), "d-1", "own", "d-2")
+
+    assert windows == {(window, frozenset([window])) for window in (own, WINDOW)}
+
+
 async def test_new_events_are_counted_and_their_numbers_noted_once(inside: Receiver, noting: Noting) -> None:
     deliveries = [f"d-{number}" for number in range(5)]
 
@@ -180,6 +235,23 @@ async def test_a_call_that_cannot_be_made_is_503_for_each(inside: Receiver, monk
 
     assert [client.status for client in clients] == [503, 503]
     assert [client.status for client in await answered_together(app, "d-1")] == [202]
+
+
+@pytest.mark.parametrize("replies", ["{}", "{{}}", "{false}"])
+async def test_a_reply_that_makes_no_sense_is_503_for_each(inside: Receiver, monkeypatch: pytest.MonkeyPatch, replies: str) -> None:
+    break_script(monkeypatch, "append", ("return replies", f"return {replies}"))
+
+    clients = [*await answered_together(App(inside), "d-1"), *await answered_together(App(inside), "d-2", "d-3")]  # The log knows it then.
+
+    assert [client.status for client in clients] == [503, 503, 503]
+
+
+async def test_a_time_that_no_calendar_has_is_503_for_each(inside: Receiver) -> None:
+    app = App(replace(inside, clock=Clock(wall_ns=lambda: 10**21)))
+
+    clients = await answered_together(app, "d-1", "d-2")
+
+    assert [client.status for client in clients] == [503, 503]
 
 
 async def test_nothing_is_held_when_all_are_answered(inside: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from ingest.schemes import SCHEMES
 from ingest.signatures import sign, verify
 from ingest.timestamps import written
 from schemas.errors import BadSignature, ConfigError, MalformedRequest, StaleTimestamp
+from tests.ingest.labels import emptied, own_name, renamed, unnamed
 from tests.ingest.vectors import FOLDER, Vector, all_vectors
 
 VECTORS = all_vectors()
@@ -27,6 +28,8 @@ def named(vector: Vector) -> str:
 
 every_vector = pytest.mark.parametrize("vector", VECTORS, ids=named)
 every_scheme = pytest.mark.parametrize("vector", FIRST, ids=lambda vector: vector.scheme.name)
+every_named = pytest.mark.parametrize("vector", [vector for vector in VECTORS if own_name(vector.scheme)], ids=named)
+"""Of the schemes whose signatures stand under a name; of `generic`, by the settings of its source."""
 
 
 def those(condition: Callable[[Vector], object]) -> pytest.MarkDecorator:
@@ -121,7 +124,7 @@ def test_while_secrets_rotate_either_one_verifies_and_is_named(vector: Vector) -
         pytest.param(lambda text: f"{text}0", id="one character more"),
         pytest.param(lambda text: f"{text}\t", id="tab at the end"),
         pytest.param(lambda text: f"\t{text}", id="tab in front"),
-        pytest.param(lambda text: f"md5={text}", id="prefix of another algorithm"),
+        pytest.param(lambda text: f"md5={text}", id="prefix of another algorithm in front"),
         pytest.param(lambda text: f"{text}\u00e9", id="not ASCII"),
         pytest.param(lambda text: "\u00ff" * len(text), id="not text"),
         pytest.param(lambda text: text.swapcase(), id="other case"),
@@ -133,6 +136,52 @@ def test_while_secrets_rotate_either_one_verifies_and_is_named(vector: Vector) -
 def test_any_other_signature_is_a_bad_one(vector: Vector, change: Callable[[str], str]) -> None:
     with pytest.raises(BadSignature):
         vector.with_signature(change(vector.signature)).verified()
+
+
+@every_named
+@pytest.mark.parametrize("name", ["sha1", "sha256", "sha384", "sha512", "md5", "hmac-sha256", "v0", "v1", "v1a", "v2", "v9", "h1", ""])
+def test_every_signature_under_the_name_of_another_algorithm_is_a_bad_one(vector: Vector, name: str) -> None:
+    if name == own_name(vector.scheme):
+        assert vector.with_signature(renamed(vector.scheme, vector.signature, name=name)).is_believed
+        return
+    with pytest.raises(BadSignature):
+        vector.with_signature(renamed(vector.scheme, vector.signature, name=name)).verified()
+
+
+@every_named
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(lambda name: name.swapcase(), id="other case"),
+        pytest.param(lambda name: name[:-1], id="shortened"),
+        pytest.param(lambda name: f"{name}0", id="one character more"),
+        pytest.param(lambda name: f"{name} ", id="a space behind"),
+        pytest.param(lambda name: f"\t{name}", id="a tab in front"),
+        pytest.param(lambda name: f"\u00e9{name}", id="not ASCII"),
+    ],
+)
+def test_every_signature_under_its_own_name_in_another_spelling_is_a_bad_one(vector: Vector, changed: Callable[[str], str]) -> None:
+    respelled = renamed(vector.scheme, vector.signature, name=changed(own_name(vector.scheme)))
+
+    with pytest.raises(BadSignature):
+        vector.with_signature(respelled).verified()
+
+
+@every_named
+def test_a_signature_without_its_name_is_a_bad_one(vector: Vector) -> None:
+    with pytest.raises(BadSignature):
+        vector.with_signature(unnamed(vector.scheme, vector.signature)).verified()
+
+
+@every_named
+def test_nothing_behind_the_right_name_is_a_bad_signature(vector: Vector) -> None:
+    nothing = emptied(vector.scheme, vector.signature)
+
+    # A list may go on behind an empty one, or come twice.
+    separator = vector.scheme.items.separator if vector.scheme.items else ""
+    for text in (nothing, f"{nothing} ", nothing + separator, separator.join([nothing] * 2)):
+        with pytest.raises(BadSignature):
+            vector.with_signature(text).verified()
 
 
 @every_scheme

@@ -8,7 +8,7 @@ from __future__ import annotations
 from starlette.types import Receive
 
 from infra.running.cli import run
-from ingest import body
+from ingest import receive as receiving
 from ingest.child import cli
 from ingest.limits import Held
 
@@ -23,5 +23,5 @@ async def read_what_comes(receive: Receive, *, max_bytes: int, held: Held) -> by
 
 
 if __name__ == "__main__":
-    body._read_all = read_what_comes
+    receiving.read_body = read_what_comes  # type: ignore[attr-defined]  # it is imported there
     run(cli)

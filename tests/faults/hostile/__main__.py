@@ -29,16 +29,18 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         server = EmbeddedServer(Path(folder) / "log", free_port(), password="a-test-password")
         server.start()
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("attacking", total=requests)
-            verdict = onslaught(
-                module, home=Path(folder) / "home", log_url=server.url, prefix="hostile:", requests=requests, seed=seed,
-                on_answer=lambda: progress.advance(task),
-            )  # fmt: skip
-        server.stop()
+        try:
+            columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+                task = progress.add_task("attacking", total=requests)
+                verdict = onslaught(
+                    module, home=Path(folder) / "home", log_url=server.url, prefix="hostile:", requests=requests, seed=seed,
+                    on_answer=lambda: progress.advance(task),
+                )  # fmt: skip
+        finally:
+            server.stop()
     print(f"{verdict.requests} attacks in {time.monotonic() - began:.1f} s, seed {seed}; statuses {dict(sorted(verdict.statuses.items()))}")
-    print(f"{verdict.stored} stored; memory drift {verdict.drift_kb} KiB")
+    print(f"{verdict.stored} stored; memory drift {verdict.drift_kb} KiB; at the end {verdict.resident_kb} KiB")
     for fault, count in verdict.faults.items():
         print(f"! {fault}: {count} times, such as", *verdict.examples[fault], sep="\n    ")
     sys.exit(1 if verdict.faults else 0)

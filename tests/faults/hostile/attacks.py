@@ -1,4 +1,4 @@
-"""Owns the attacks: what goes on the wire, and what the receiver may make of it. Chosen by a seeded Random, and by nothing else.
+"""Owns the attacks: what goes on the wire, and what the receiver may make of it. `drawing.py` says which of them come.
 
 An attack with `body` is genuinely signed: if it is accepted, exactly that body is stored. One without must never be accepted.
 """
@@ -6,13 +6,14 @@ An attack with `body` is genuinely signed: if it is accepted, exactly that body 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from ingest.posting import SignedPost
+from ingest.scheme import Header, Member
 from tests.faults.hostile.bodies import NASTY_TEXTS, mutated, nasty_body, oversized_body
 from tests.faults.hostile.sources import MAX_BODY_BYTES, Target
+from tests.faults.hostile.spoiling import SPOILINGS, Spoiling, signature_of, with_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +26,6 @@ class Attack:
     must_be_accepted: bool = False
     ends: str = "answer"
     """`answer`: wait for one; `leave`: go away at once; `hold`: send no more, and wait until the receiver ends it."""
-
-
-def attack(rng: Random, *, targets: list[Target]) -> Attack:
-    """One of them; slow ones are rare, since each takes as long as the receiver's patience."""
-    kinds, weights = zip(*KINDS, strict=True)
-    chosen: Callable[[Random, Target], Attack] = rng.choices(kinds, weights)[0]
-    # Who shows a token proves nothing about where his request ends.
-    fitting = [target for target in targets if target.signs_body] if chosen in FRAMING else targets
-    return chosen(rng, rng.choice(fitting))
 
 
 def wire(post: SignedPost, *, extra: tuple[bytes, ...] = (), method: bytes = b"POST", path: bytes = b"", length: bool = True) -> bytes:
@@ -60,7 +52,7 @@ def genuine_junk(rng: Random, target: Target) -> Attack:
         "\xff",
     )
     post.headers["content-type"] = rng.choice(types)
-    return Attack("signed junk", wire(post), post.body)
+    return Attack("signed junk", wire(post), target.storable(post.body))
 
 
 def forged(rng: Random, target: Target) -> Attack:
@@ -70,37 +62,29 @@ def forged(rng: Random, target: Target) -> Attack:
 
 def other_body(rng: Random, target: Target) -> Attack:
     post = target.signed(number=rng.randrange(10**6))
-    data = wire(SignedPost(post.path, post.headers, mutated(post.body, rng=rng) + b" "))
-    return Attack("another body", data, None if target.signs_body else data.partition(b"\r\n\r\n")[2])
+    body = mutated(post.body, rng=rng) + b" "
+    is_proven = target.stands_for(body, sent=post.body)
+    return Attack("another body", wire(SignedPost(post.path, post.headers, body)), body if is_proven else None)
 
 
 def broken_proof(rng: Random, target: Target) -> Attack:
-    """A genuine request whose signature is spoilt."""
+    """A genuine request, of which a header that proves something is spoilt."""
     if not target.proving:  # It signs within the body.
-        return forged(rng, target)
+        return spoilt_signature(rng, target, spoiling=rng.choice(list(SPOILINGS.values())))
     post = target.signed(number=rng.randrange(10**6))
     name = rng.choice(sorted(target.proving))
-    value = post.headers.pop(name)
-    at = rng.randrange(max(1, len(value) - 8), len(value))
-    flipped = value[:at] + ("0" if value[at] != "0" else "1") + value[at + 1 :]
-    spoilt = (
-        "",
-        " ",
-        value[:-1],
-        value + "0",
-        flipped,
-        value[::-1],
-        "=" + value,
-        "sha1=" + value,
-        "\xff" * 64,
-        "０" * 64,
-        "0" * 9000,
-        "!!!!",
-        None,
-    )
-    chosen = rng.choice(spoilt)
-    extra = () if chosen is None else (b"%b: %b" % (name.encode(), chosen.encode("utf-8")),)
-    return Attack("spoilt signature", wire(post, extra=extra))
+    return _spoilt(post, place=Header(name), value=rng.choice(list(SPOILINGS.values()))(rng, post.headers[name]))
+
+
+def spoilt_signature(rng: Random, target: Target, *, spoiling: Spoiling) -> Attack:
+    """A genuine request but for its signature, in a header or in the body."""
+    post, scheme = target.signed(number=rng.randrange(10**6)), target.source.scheme
+    return _spoilt(post, place=scheme.signature, value=spoiling(rng, signature_of(scheme, post=post)))
+
+
+def _spoilt(post: SignedPost, *, place: Header | Member, value: str | None) -> Attack:
+    changed, lines = with_value(post, place=place, value=value)
+    return Attack("spoilt signature", wire(changed, extra=lines))
 
 
 def doubled_proof(rng: Random, target: Target) -> Attack:
@@ -264,7 +248,7 @@ def mutated_head(rng: Random, target: Target) -> Attack:
 
 def too_large(rng: Random, target: Target) -> Attack:
     post = target.signed(oversized_body(rng))
-    return Attack("too large", wire(post), post.body if len(post.body) <= MAX_BODY_BYTES else None)
+    return Attack("too large", wire(post), target.storable(post.body) if len(post.body) <= MAX_BODY_BYTES else None)
 
 
 def compressed(rng: Random, target: Target) -> Attack:
@@ -272,7 +256,7 @@ def compressed(rng: Random, target: Target) -> Attack:
     packed = gzip.compress(content)
     post = target.signed(rng.choice((packed, packed[: len(packed) // 2], gzip.compress(packed), packed + b"x", content[:1000])))
     encoding = rng.choice((b"gzip", b"GZIP", b"gzip, gzip", b"x-gzip", b"deflate", b"br", b"identity", b"\xff", b""))
-    return Attack("compressed", wire(post, extra=(b"Content-Encoding: " + encoding,)), post.body)
+    return Attack("compressed", wire(post, extra=(b"Content-Encoding: " + encoding,)), target.storable(post.body))
 
 
 def cut_off(rng: Random, target: Target) -> Attack:
@@ -285,12 +269,3 @@ def cut_off(rng: Random, target: Target) -> Attack:
 def slow(rng: Random, target: Target) -> Attack:
     data = wire(target.signed(number=1))
     return Attack("slow", data[: rng.randrange(1, len(data))], ends="hold")
-
-
-KINDS: tuple[tuple[Callable[[Random, Target], Attack], int], ...] = (
-    (genuine, 20), (genuine_junk, 20), (forged, 8), (other_body, 8), (broken_proof, 16), (doubled_proof, 4), (nasty_header, 10),
-    (large_head, 2), (smuggling, 12),
-    (chunked, 10), (odd_path, 8), (evil_tenant, 4), (other_route, 3), (odd_method, 4), (garbage, 1), (mutated_head, 10),
-    (too_large, 2), (compressed, 5), (cut_off, 6), (slow, 1),
-)  # fmt: skip
-FRAMING = (smuggling, chunked, mutated_head, nasty_header)

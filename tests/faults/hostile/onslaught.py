@@ -9,9 +9,10 @@ from pathlib import Path
 from random import Random
 
 from infra.settings import LogSettings
-from tests.faults.hostile.attacks import Attack, attack
+from tests.faults.hostile.attacks import Attack
+from tests.faults.hostile.drawing import drawn
 from tests.faults.hostile.sources import targets_in, write_home
-from tests.faults.hostile.verdict import MOST_DRIFT_KB, Verdict, bodies_on, compare, judge
+from tests.faults.hostile.verdict import Verdict, bodies_on, compare, judge, judge_memory
 from tests.faults.hostile.wire import Exchange, carry_out
 from tests.faults.receiver_process import ReceiverProcess, receiver_process
 
@@ -25,8 +26,7 @@ def onslaught(
 ) -> Verdict:
     """Starts the receiver, attacks it, and judges what it did."""
     write_home(home, prefix=prefix)
-    targets, rng = targets_in(home), Random(seed)
-    attacks = (attack(rng, targets=targets) for _ in range(requests))
+    attacks = drawn(Random(seed), targets=targets_in(home), requests=requests)
     with receiver_process(module, home=home, log_url=log_url, settings={"LOG__TIMEOUT_MS": "5000"}) as running:
         verdict, exchanges = asyncio.run(attack_all(running, attacks=attacks, warm_up=int(requests * WARM_UP), on_answer=on_answer))
     compare(verdict, exchanges=exchanges, stored=bodies_on(LogSettings(url=log_url, prefix=prefix), home=home))
@@ -36,7 +36,7 @@ def onslaught(
 async def attack_all(
     running: ReceiverProcess, *, attacks: Iterable[Attack], warm_up: int = 0, on_answer: Callable[[], None] = lambda: None
 ) -> tuple[Verdict, list[Exchange]]:
-    """Carries all of them out; its memory may not grow after so many."""
+    """Carries all of them out; its memory may not grow after so many, and is within its bound at the end."""
     verdict, exchanges, coming = Verdict(), list[Exchange](), iter(attacks)
     warm_kb, children = running.memory_kb, running.children
 
@@ -57,9 +57,7 @@ def _judge_process(verdict: Verdict, *, running: ReceiverProcess, children: list
     if not running.is_alive or running.children != children:
         verdict.blame("a receiver died")
         return
-    verdict.drift_kb = running.memory_kb - warm_kb
-    if verdict.drift_kb > MOST_DRIFT_KB:
-        verdict.blame("its memory grows", f"{verdict.drift_kb} KiB")
+    judge_memory(verdict, resident_kb=running.resident_kb, warm_kb=warm_kb)
 
 
 async def _one(chosen: Attack, *, running: ReceiverProcess, verdict: Verdict) -> Exchange:

@@ -28,7 +28,7 @@ class Exchange:
 
     @property
     def event_ids(self) -> list[str]:
-        return [answer["event_id"] for status, answer in zip(self.statuses, self.answers, strict=True) if status == 202]
+        return [answer["event_id"] for answer in self.answers if isinstance(answer, dict) and "event_id" in answer]
 
 
 async def carry_out(attack: Attack, *, port: int) -> Exchange:
@@ -72,7 +72,8 @@ async def _answer(exchange: Exchange, *, reader: asyncio.StreamReader) -> bool:
     is_headless = exchange.attack.data.startswith(b"HEAD ")
     body = b"" if is_headless else await reader.readexactly(int(headers.get("content-length", 0)))
     exchange.statuses.append(status)
-    exchange.answers.append(json.loads(body) if body.startswith(b"{") else None)
+    # By its type: what a handshake echoes may look like anything.
+    exchange.answers.append(json.loads(body) if body and headers.get("content-type") == "application/json" else None)
     return headers.get("connection", "").lower() == "close"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +216,48 @@ async def test_all_requests_of_a_lost_connection_are_told(method: bytes, caplog:
     assert (serving.client.written, serving.ways, caplog.messages) == (b"", ["long"], [])
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize("requests", [1, 2])
+async def test_a_client_that_has_said_everything_is_answered_first(is_short: bool, requests: int) -> None:
+    serving = Serving(is_short=is_short)
+    serving.may_answer.clear()
+    serving.connection.data_received(REQUEST * requests)
+
+    is_kept = serving.connection.eof_received()
+    serving.may_answer.set()
+
+    await eventually(lambda: serving.client.is_closed)
+    assert is_kept
+    assert serving.client.statuses == [202] * requests
+    assert serving.client.written.count(b"connection: close") == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(REQUEST, id="what is answered"),
+        pytest.param(REQUEST[:-1], id="a part of a body"),
+        pytest.param(HEAD, id="a part of a head"),
+    ],
+)
+async def test_a_client_that_will_be_told_nothing_more_is_let_go(said: bytes) -> None:
+    serving = Serving()
+    serving.connection.data_received(said)
+
+    assert not serving.connection.eof_received()
+
+
+async def test_a_client_that_says_no_more_and_reads_no_answers_has_as_long_as_an_idle_one() -> None:
+    serving = Serving(idle_timeout_ms=20)
+    serving.connection.data_received(REQUEST)
+
+    if not serving.connection.eof_received():
+        serving.client.close()  # As a transport does, which then waits until everything is read.
+
+    await eventually(lambda: serving.client.is_aborted)
+
+
 async def test_a_client_that_reads_no_answers_has_as_long_as_an_idle_one() -> None:
     serving = Serving(idle_timeout_ms=20)
     serving.connection.data_received(REQUEST)
@@ -221,6 +265,17 @@ async def test_a_client_that_reads_no_answers_has_as_long_as_an_idle_one() -> No
     serving.connection.pause_writing()
 
     await eventually(lambda: serving.client.is_aborted)
+
+
+async def test_a_client_that_reads_late_because_we_stood_still_stays() -> None:
+    serving = Serving(idle_timeout_ms=20)
+    pulse, now_s = serving.connection.config.pulse, asyncio.get_running_loop().time()
+    serving.connection.pause_writing()
+
+    pulse.beat(now_s - 60.0)
+    pulse.beat(now_s)
+    await asyncio.sleep(0.2)  # Ten times what it had: the time itself is what is tried.
+    assert not serving.client.is_closed
 
 
 async def test_a_client_that_reads_on_stays() -> None:
@@ -256,6 +311,22 @@ async def test_a_connection_that_is_lost_is_not_remembered() -> None:
     await asyncio.sleep(0.2)  # Ten times what it had: the time itself is what is tried.
 
     assert not serving.client.is_aborted
+
+
+@BOTH_WAYS
+async def test_a_connection_that_is_lost_leaves_no_garbage(is_short: bool) -> None:
+    serving = Serving(is_short=is_short)
+    serving.connection.data_received(REQUEST)
+    await eventually(lambda: serving.client.statuses == [202])
+    found = weakref.ref(serving.connection)
+    gc.disable()
+
+    serving.connection.connection_lost(None)
+    del serving.connection
+    await asyncio.sleep(0)
+
+    gc.enable()
+    assert found() is None
 
 
 async def test_a_head_that_nobody_reads_on_is_not_too_slow() -> None:

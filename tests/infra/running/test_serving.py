@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,40 @@ def get(listener: socket.socket, path: str) -> http.client.HTTPConnection:
     connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
     connection.request("GET", path)
     assert connection.getresponse().read() == b"ok"
+    return connection
+
+
+@pytest.mark.usefixtures("server")
+def test_a_client_that_sends_no_more_is_still_answered(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname(), timeout=20) as connection:
+        connection.sendall(b"GET /0.2 HTTP/1.1\r\nhost: a\r\n\r\n")
+
+        connection.shutdown(socket.SHUT_WR)
+
+        with connection.makefile("rb") as answer:
+            assert answer.read().endswith(b"ok")
+
+
+@pytest.mark.parametrize("is_kept_alive", [False, True])
+def test_deadlines_that_ran_out_while_everything_stood_still_end_nobody(
+    listener: socket.socket, server: subprocess.Popen[str], is_kept_alive: bool
+) -> None:
+    with closing(get(listener, "/0") if is_kept_alive else connected(listener)) as connection:
+        get(listener, "/0").close()  # The first is accepted.
+
+        server.send_signal(signal.SIGSTOP)
+        time.sleep(6 if is_kept_alive else 2)  # Longer than an idle connection, or a head, may take.
+        server.send_signal(signal.SIGCONT)
+        time.sleep(0.3)  # A client that stood still as well has to find its turn.
+        connection.request("GET", "/0")
+
+        assert connection.getresponse().read() == b"ok"
+
+
+def connected(listener: socket.socket) -> http.client.HTTPConnection:
+    """A client that has said nothing yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+    connection.connect()
     return connection
 
 
