@@ -2,6 +2,9 @@
 
 Nothing is answered before the event is kept: a receipt means that it is on the synced log, or in the synced spool. Everything
 before it is either a decision of a pure function or the sender's own bytes; only the last step can be unavailable.
+
+This is what happens to every request. One that is here whole and as usual takes the same steps in fewer calls (`shortcut.py`), with
+the same outcome, and comes here when it turns out to be anything else.
 """
 
 from __future__ import annotations
