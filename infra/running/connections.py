@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from infra.running.corking import Corked
 from infra.running.direct import Arrived, Direct, Exchange, HeaderLines
 from infra.running.patience import Limited, Patient
+from infra.running.queueing import Flow, Queue, Queues
 from infra.running.refusal import QueuedRefusal, refusal
 from infra.running.serving_limits import PULSE, WHOLE_BODY
 from infra.running.shares import Shares
@@ -35,6 +36,7 @@ class Serving(Limited):
 
     direct: Direct | None
     shares: Shares
+    queues: Queues
     is_draining: bool
     is_patient: bool
     """It drains, and idle connections have as long as ever."""
@@ -59,9 +61,15 @@ class Connection(Patient):
         """How much came at once with the end of the head; unknown behind the end of another request."""
         self._begun: RequestResponseCycle | None = None
         """What the application answers now; the newest request is `cycle`, which may wait behind it."""
+        self._waiting = Queue(self.config.queues)
+        self._read_bytes = 0
+        """How much came at once."""
+        self._may_not_wait = False
+        """There is no room for the newest behind the others."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = Flow(transport, waiting=self.pipeline)
         # uvicorn waits for ever for the first byte.
         self._arm(self.config.limits.head_timeout_ms / 1000)
         limits = self.config.limits
@@ -90,10 +98,13 @@ class Connection(Patient):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.config.shares.leave(self._address)
+        self.pipeline.clear()  # Of what waits nobody would hear.
+        self._waiting.clear()
         # uvicorn tells the newest request only. An earlier one would be written to a connection that is gone, which is an error.
         if self._begun is not None:
             self._begun.disconnected = True
             self._begun.message_event.set()
+            self._begun = None
         # What took the short way knows us, too: both would be kept until somebody looks for garbage, which is seldom.
         self.cycle = None  # type: ignore[assignment]  # as before the first request
 
@@ -111,7 +122,7 @@ class Connection(Patient):
         if self._too_many:
             self._refuse_connection()
             return
-        self._chunk_bytes = len(data)
+        self._chunk_bytes = self._read_bytes = len(data)
         super().data_received(data)
         if self._is_held and not self.transport.is_closing():
             self._take_the_long_way()
@@ -196,6 +207,9 @@ class Connection(Patient):
         path = httptools.parse_url(url).path
         if path is None or not path.isascii():  # type: ignore[redundant-expr]  # uvicorn takes both for granted
             raise httptools.HttpParserInvalidURLError("the target has no path, or one that is not ASCII")
+        if self._has_unanswered_before() and not self._waiting.enter(read_bytes=self._read_bytes):
+            self._may_not_wait = True
+            raise httptools.HttpParserError("it may not wait")  # The parser stops at nothing else.
         self._is_held = False
         super().on_message_begin()
         self.url = url
@@ -227,11 +241,13 @@ class Connection(Patient):
         if self.transport.is_closing():
             self._must_be_read()
             return
-        self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         else:
             self._rest()
+        if not self.pipeline:
+            self._waiting.clear()
+        self.flow.resume_reading()
         if self._reads_body and self.cycle.response_complete and not self.transport.is_closing():
             # Answered before its end, as a body that is too large: read on for a moment and drop it.
             self._arm(LINGER_S)
@@ -245,7 +261,11 @@ class Connection(Patient):
             self._arm(self.config.limits.drain_ms / 1000)
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(MalformedRequest(msg), status=400)
+        if self._may_not_wait:
+            said = "too many requests were sent on this connection before the first was answered; send this one again"
+            self._refuse(Overloaded(said, retry_after_s=1), status=503)
+        else:
+            self._refuse(MalformedRequest(msg), status=400)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Said by the application, which refuses such a request."""

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from infra.running.connections import Connection, Serving
 from infra.running.direct import Direct
 from infra.running.pulse import Pulse
+from infra.running.queueing import Queues
 from infra.running.serving_limits import LEAVE, ServingLimits
 from infra.running.shares import Shares
 from infra.running.sockets import BACKLOG
@@ -103,6 +104,7 @@ class _Config(Serving):
         self.pulse = Pulse()
         self.direct = direct
         self.shares = Shares(limits.share, is_exempt=is_proxy)
+        self.queues = Queues()
         self.is_draining = False
         self.is_patient = False
         super().__init__(

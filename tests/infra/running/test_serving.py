@@ -164,7 +164,8 @@ def test_an_idle_connection_is_closed_after_its_time(listener: socket.socket, se
 
 def test_a_client_that_reads_no_answers_is_not_kept_for_ever(listener: socket.socket, server: subprocess.Popen[str]) -> None:
     with socket.create_connection(listener.getsockname(), timeout=1) as client:
-        send_until_nobody_reads(client, b"GET /0 HTTP/1.1\r\nhost: a\r\n\r\n" * 1000)
+        # Long enough that what one read brings of them may wait.
+        send_until_nobody_reads(client, b"GET /0 HTTP/1.1\r\nhost: a\r\nx-long: %b\r\n\r\n" % (b"x" * 2000) * 10)
 
         end = time.monotonic() + 25  # five times what it has
         while is_held(client, server):
