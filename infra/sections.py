@@ -35,7 +35,7 @@ class LogSettings(Strict):
     durability: Literal["fsync", "replicated", "relaxed"] = Field(
         "fsync",
         description="`fsync` demands `appendfsync always`; `replicated` also waits until replicas have an event before it is accepted; "
-        "`relaxed` accepts a server that may lose the last second.",
+        "`relaxed` accepts a server that may lose the last seconds.",
     )
     replicas: int = Field(1, ge=1, le=16, description="How many of them, where the log is `replicated`.")
     prefix: str = Field("hooklake:", pattern=r"^[a-z0-9][a-z0-9_:-]*$", description="Starts every key of this log.")

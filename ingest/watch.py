@@ -59,8 +59,8 @@ class LogWatch:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the server on the newest connection was found fit."""
-        return self._stream.generation == self._proven
+        """Whether the server on the newest connection was found fit, and not unfit since."""
+        return self.is_fit and self._stream.generation == self._proven
 
     async def prove(self) -> None:
         """Raises StreamUnavailable unless the server on the newest connection is fit; to be asked before an append is believed."""
@@ -92,12 +92,12 @@ class LogWatch:
             self._telemetry.log.warning("log server outdated", reason=self._why_outdated)
 
     def _tell_unfit(self, why: str) -> None:
-        self.is_fit = not why
         if why and why != self._why_unfit:
             self._telemetry.log.error("the log may lose events; it is given none", reason=why)
         elif self._why_unfit and not why:
             self._telemetry.log.warning("the log keeps what it is given again")
         self._why_unfit = why
+        self.is_fit = not why
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -114,7 +114,13 @@ class LogWatch:
             await watching
 
     async def _step(self) -> None:
-        await self._look_again()
+        try:
+            await self._look_again()
+        finally:
+            # Also where that failed: else what was known of the log before would be believed for as long as it is away.
+            await self._ask()
+
+    async def _ask(self) -> None:
         self._answers = await self._stream.is_ready()
         if self._answers:
             self._tell_cap(is_full=await self._stream.mind_hard_cap(self._log))

@@ -84,7 +84,7 @@ def examine(home: Path) -> Iterator[Finding]:
         return
     yield Finding("settings", "ok", f"{home / 'hooklake.yaml'} loads")
     if durability == "relaxed":
-        yield Finding("durability", "warn", "log.durability is relaxed: a power cut may lose the last second", "set it to fsync")
+        yield Finding("durability", "warn", "log.durability is relaxed: a crash may lose the last seconds", "set it to fsync")
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         examine_home, examine_secrets, examine_log, examine_spools, examine_ports, examine_java, examine_disk,
     )  # fmt: skip

@@ -84,16 +84,16 @@ def spool_lines(spools: Sequence[SpoolState]) -> list[str]:
 
 def show_warnings(console: Console, *, durability: str, unsigned: Sequence[str]) -> None:
     if durability == "relaxed":
-        console.print("[red]log.durability is relaxed: a power cut may lose the last second of what was accepted[/]")
+        console.print("[red]log.durability is relaxed: a crash or a power cut may lose the last seconds of what was accepted[/]")
     for source in unsigned:
         console.print(f"[red]{escape(source)} is unsigned: whoever knows its address can send[/]")
 
 
 def show_processes(console: Console, *, processes: dict[str, bool | None], needs: Sequence[str]) -> None:
     for name, is_ready in processes.items():
-        console.print(f"{name}: {READINESS[is_ready]}")
+        console.print(f"{escape(name)}: {READINESS[is_ready]}")
     for sentence in needs:
-        console.print(f"[red]![/] {sentence}")
+        console.print(f"[red]![/] {escape(sentence)}")
 
 
 def show_here(here: Here) -> None:

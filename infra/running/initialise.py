@@ -23,7 +23,7 @@ TEMPLATE = """\
 log:
   url: embedded             # a server that `hooklake up` starts; or redis://host:6379/0, rediss://..., redis+sentinel://...
   shards: 4                 # fixed at first start: another number is refused later
-  durability: fsync         # accepted means fsynced; `replicated`: and on a replica; `relaxed` may lose the last second at a power cut
+  durability: fsync         # accepted means fsynced; `replicated`: and on a replica; `relaxed` may lose the last seconds at a crash
   hard_cap: 80%             # of the server's memory: above it events are refused until there is room
 
 # Who may send. Each source is reached at POST /hooks/<tenant>/<source>.

@@ -231,8 +231,12 @@ def test_an_unfit_log_that_comes_back_is_given_nothing_until_it_is_fit(
 
     starting = threading.Thread(target=server.start)
     starting.start()
-    while not receiver.said("the log may lose events; it is given none"):
+
+    def is_told() -> bool:
         accepted.append(post_push(receiver.port).json["event_id"])
+        return bool(receiver.said("the log may lose events; it is given none"))
+
+    wait_until(is_told, what="it is told")
     starting.join()
     # Some of what was in the spool was sent to it by then, perhaps, and is in the spool still.
     assert set(accepted[1:]) <= {event.id for event in spooled_events(home)}
@@ -255,7 +259,7 @@ def test_while_the_log_is_down_status_counts_what_the_receiver_keeps(
     home: Path, server: EmbeddedServer, started: list[RunningReceiver]
 ) -> None:
     receiver = start(home, started)
-    wait_until(lambda: post_push(receiver.port).status == 202, what="the log takes an event")
+    wait_until(lambda: is_kept_on_the_log(receiver), what="the log takes an event")
     server.kill()
     assert [post_push(receiver.port).status for _ in range(7)] == [202] * 7
 

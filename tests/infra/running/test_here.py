@@ -114,12 +114,18 @@ def test_what_is_told_first_of_an_installation_is_told_without_its_log_too(capsy
     show_here(Here(processes={"receiver": True}, unsigned=["demo/open"], durability="relaxed"))
 
     assert capsys.readouterr().out.splitlines() == [
-        "log.durability is relaxed: a power cut may lose the last second of what was accepted",
+        "log.durability is relaxed: a crash or a power cut may lose the last seconds of what was accepted",
         "demo/open is unsigned: whoever knows its address can send",
         "the log does not answer, so nothing but this is known",
         "no events wait in spools",
         "receiver: ready",
     ]
+
+
+def test_a_sentence_of_somebody_else_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_here(Here(processes={}, remarks=["tenants.demo.sources.a.encodings: write `[gzip]` there, not [/etc/x]"]))
+
+    assert capsys.readouterr().out.splitlines()[-1].endswith("write `[gzip]` there, not [/etc/x]")
 
 
 def test_a_spool_that_is_held_is_read_beside_its_receiver(spooled: Path) -> None:

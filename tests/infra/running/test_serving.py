@@ -36,7 +36,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 
-limits = ServingLimits(head_timeout_ms=500, idle_timeout_ms=5000, grace_ms=3000, drain_ms=2000)
+limits = ServingLimits(head_timeout_ms=1500, idle_timeout_ms=5000, grace_ms=3000, drain_ms=2000)
 serve(app, listener=inherited(int(sys.argv[1])), limits=limits)
 print("drained", flush=True)
 """
@@ -87,7 +87,7 @@ def test_deadlines_that_ran_out_while_everything_stood_still_end_nobody(
         get(listener, "/0").close()  # The first is accepted.
 
         server.send_signal(signal.SIGSTOP)
-        time.sleep(6 if is_kept_alive else 2)  # Longer than an idle connection, or a head, may take.
+        time.sleep(6 if is_kept_alive else 3)  # Longer than an idle connection, or a head, may take.
         server.send_signal(signal.SIGCONT)
         time.sleep(0.3)  # A client that stood still as well has to find its turn.
         connection.request("GET", "/0")
@@ -203,7 +203,7 @@ def test_what_came_while_the_server_was_held_up_is_read_before_a_deadline_counts
     server.send_signal(signal.SIGSTOP)
     try:
         connection.request("GET", "/0")
-        time.sleep(1.0 if is_first else 6.0)  # Longer than a head may take, or a connection be idle: the time itself is what is tried.
+        time.sleep(3.0 if is_first else 6.0)  # Longer than a head may take, or a connection be idle: the time itself is what is tried.
     finally:
         server.send_signal(signal.SIGCONT)
 

@@ -71,7 +71,7 @@ def test_a_spool_that_nobody_empties_and_a_damaged_one_ask_for_a_person() -> Non
 def test_a_log_that_may_lose_the_last_second_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
     show(replace(summarise(an_overview(accepted=1, archived=1, in_log=0), processes=READY), durability="relaxed"))
 
-    assert capsys.readouterr().out.startswith("log.durability is relaxed: a power cut may lose the last second")
+    assert capsys.readouterr().out.startswith("log.durability is relaxed: a crash or a power cut may lose the last seconds")
 
 
 def test_a_source_that_anybody_may_send_to_is_told_first(capsys: pytest.CaptureFixture[str]) -> None:
