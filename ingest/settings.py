@@ -8,6 +8,7 @@ from pydantic import Field, IPvAnyNetwork, StrictBool, model_validator
 
 from infra.running.serving_limits import ServingLimits
 from infra.settings import Strict
+from infra.streams.entries import LARGEST_BODY_BYTES
 from ingest.scheme import Handshake
 from schemas.event import Priority
 
@@ -30,7 +31,10 @@ class IngestSettings(Strict):
     ops_port: int = Field(9101, ge=0, le=65535, description="The port of `/metrics`, `/healthz` and `/readyz` for operators.")
     receivers: int = Field(1, ge=1, le=64, description="How many processes serve the port.")
     max_body_bytes: int = Field(
-        1024 * 1024, ge=1, description="The largest body of a source that sets none itself and whose scheme has no own cap."
+        1024 * 1024,
+        ge=1,
+        le=LARGEST_BODY_BYTES,
+        description="The largest body of a source that sets none itself and whose scheme has no own cap.",
     )
     body_timeout_ms: int = Field(15_000, ge=100, description="How long a body may take to arrive before the answer is 408.")
     head_timeout_ms: int = Field(5_000, ge=100, description="How long a request's headers may take before its connection is closed.")
@@ -92,7 +96,9 @@ class SourceSettings(Strict):
     priority: Literal[Priority.URGENT, Priority.DEFAULT, Priority.LOW] = Field(
         Priority.DEFAULT, description="The stream its events go to: `urgent`, `default` or `low`."
     )
-    max_body_bytes: int | None = Field(None, ge=1, description="Its own cap on a body, instead of the scheme's or the receiver's.")
+    max_body_bytes: int | None = Field(
+        None, ge=1, le=LARGEST_BODY_BYTES, description="Its own cap on a body, instead of the scheme's or the receiver's."
+    )
     encodings: tuple[Literal["gzip"], ...] = Field(
         (), description="Content encodings that it may use: `[gzip]`; a body in any other is refused with 415."
     )

@@ -43,6 +43,8 @@ READABLE_VERSIONS = frozenset({VERSION})
 """A release that writes a new version reads the one before it too: both are on the log while workers are replaced."""
 KEPT_FIELDS = (b"version", b"id", b"tenant_id", b"source")
 """Called so in all versions, so that any release can tell whose event it holds."""
+LARGEST_BODY_BYTES = 128 * 1024 * 1024
+"""More than that no source may send."""
 LOG_FIELDS = ("incarnation", "sequence", "recheck", "conflict")
 is_id, _is_name, _is_sha256 = (re.compile(pattern.encode()).fullmatch for pattern in (ID_PATTERN, NAME_PATTERN, SHA256_PATTERN))
 _READABLE = frozenset(str(version).encode() for version in READABLE_VERSIONS)

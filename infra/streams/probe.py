@@ -14,10 +14,13 @@ from redis.cluster import RedisCluster
 from infra.log_address import is_cluster
 from infra.settings import LogSettings
 from infra.streams.connection import open_blocking, translated
+from infra.streams.entries import LARGEST_BODY_BYTES
 from infra.streams.keys import Keys, why_other_shards
 from schemas.errors import ConfigError, StreamUnavailable
 
 OLDEST = (7, 0)
+LEAST_VALUE_BYTES = LARGEST_BODY_BYTES + 1024 * 1024
+"""What a server has to take as one argument; four times as much is the usual limit."""
 DEFECT = "CVE-2025-49844"
 MENDED = {
     "redis": ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
@@ -39,6 +42,8 @@ class ServerFacts:
     append_fsync: str
     eviction: str
     role: str
+    largest_value_bytes: int | None = None
+    """The longest argument that it reads; None where it would not say."""
     is_cluster_node: bool = False
     replicas: int = 0
     """How many are connected to it."""
@@ -86,6 +91,7 @@ def look_at(client: redis.Redis, *, address: str = "") -> ServerFacts:
         append_fsync=_option(client, name="appendfsync"),
         eviction=str(info.get("maxmemory_policy", "")),
         role=str(info.get("role", "")),
+        largest_value_bytes=int(_option(client, name="proto-max-bulk-len") or 0) or None,
         is_cluster_node=info.get("cluster_enabled") == 1,
         replicas=int(info.get("connected_slaves", 0)),
         address=address,
@@ -156,6 +162,11 @@ def why_unfit(facts: ServerFacts, *, log: LogSettings) -> str:
         return (
             f"log.url: {facts.called}'s maxmemory-policy is {facts.eviction}, so a full memory would delete accepted events; "
             "set it to noeviction"
+        )
+    if facts.largest_value_bytes is not None and facts.largest_value_bytes < LEAST_VALUE_BYTES:
+        return (
+            f"log.url: {facts.called}'s proto-max-bulk-len is {facts.largest_value_bytes}, so that it takes no event of a larger body, and "
+            f"none of those that come with it; set it to {LEAST_VALUE_BYTES} or more"
         )
     if log.durability == "relaxed":
         return ""

@@ -13,6 +13,8 @@ from infra.running.embedded import EmbeddedServer
 from infra.settings import LogSettings
 from tests.faults.hostile.verdict import bodies_on
 from tests.faults.receiver_process import ReceiverProcess, receiver_process
+from tests.infra.running.processes import run_module
+from tests.ports import free_port
 
 TOKEN = "a-token-0123456789-abcdef"
 MAX_BYTES = 10_000
@@ -67,9 +69,23 @@ def test_a_body_above_the_cap_is_413_and_never_reaches_the_log(
     assert (max(sizes) == MAX_BYTES) is is_faithful
 
 
+@pytest.mark.fault("B15")
+def test_a_receiver_does_not_start_over_a_log_that_takes_no_bodies_as_large_as_they_may_be(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "log", free_port(), password="a-test-password", options={"proto-max-bulk-len": "1048576"})
+    write_home(tmp_path / "home", url=server.url)
+    server.start()
+    try:
+        ended = run_module("ingest", home=tmp_path / "home", LOG__URL=server.url)
+    finally:
+        server.kill()
+
+    assert ended.returncode == 2
+    assert "proto-max-bulk-len is 1048576, so that it takes no event of a larger body" in ended.stderr
+
+
 def write_home(home: Path, *, url: str) -> LogSettings:
     log = LogSettings(url=url, prefix=f"{home.name}:".lower())
-    (home / "secrets").mkdir(mode=0o700)
+    (home / "secrets").mkdir(mode=0o700, parents=True)
     (home / "secrets" / "token").touch(mode=0o600)
     (home / "secrets" / "token").write_text(TOKEN)
     source = {"scheme": "gitlab-token", "secrets": ["file:secrets/token"], "max_body_bytes": MAX_BYTES}

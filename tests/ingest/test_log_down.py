@@ -137,8 +137,9 @@ def test_a_log_that_comes_back_unfit_is_given_nothing_until_it_is_fit(
     assert len(receiver.said(UNFIT)) == 1
 
 
+@pytest.mark.parametrize(("option", "value"), [("maxmemory-policy", "allkeys-lru"), ("proto-max-bulk-len", "1048576")])
 def test_a_log_that_becomes_unfit_under_its_connection_is_found_out(
-    home: Path, server: EmbeddedServer, started: list[RunningReceiver]
+    home: Path, server: EmbeddedServer, started: list[RunningReceiver], option: str, value: str
 ) -> None:
     server.start()
     receiver = start_receiver(home)
@@ -146,10 +147,10 @@ def test_a_log_that_becomes_unfit_under_its_connection_is_found_out(
     assert is_accepted(receiver)
 
     with closing(open_raw(LogSettings(url=server.url), home=home)) as operator:
-        operator.config_set("maxmemory-policy", "allkeys-lru")
+        operator.config_set(option, value)
 
     wait_until(lambda: not is_accepted(receiver), what="no event is accepted")
-    assert any("maxmemory-policy is allkeys-lru" in line["reason"] for line in receiver.said(UNFIT))
+    assert any(f"{option} is {value}" in line["reason"] for line in receiver.said(UNFIT))
 
 
 def statuses_until_told_unfit(receiver: RunningReceiver, *, server: EmbeddedServer) -> list[int]:

@@ -26,6 +26,7 @@ def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
 
     client.close()
     assert (facts.name, facts.append_only, facts.append_fsync, facts.eviction) == ("valkey", True, "always", "noeviction")
+    assert facts.largest_value_bytes is not None
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,7 @@ def test_a_fit_server_is_not_refused(log: LogSettings, home: Path) -> None:
     [
         (replace(FIT, compatible_with=(6, 2)), "streams need Redis 7.0 or later"),
         (replace(FIT, eviction="allkeys-lru"), "a full memory would delete accepted events"),
+        (replace(FIT, largest_value_bytes=1024 * 1024), "it takes no event of a larger body"),
         (replace(FIT, append_only=False), "a restart would lose every event"),
         (replace(FIT, append_fsync="everysec"), "a power cut would lose accepted events"),
     ],
