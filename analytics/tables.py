@@ -97,7 +97,7 @@ EVENTS = Table(
         Column("flags", "ARRAY<STRING>", "What the receiver remarked about it, such as schema_mismatch; NULL for nothing."),
         Column("version", "INT", "The version of the event's wire form."),
         Column("conflict", "BOOLEAN", "True when the sender had used this delivery id before, for another body."),
-        Column("payload", "VARIANT", "The body parsed as JSON; NULL when it is not JSON."),
+        Column("payload", "VARIANT", "The body parsed as JSON; NULL where `parse_error` says why not."),
         Column("parse_error", "STRING", "Why payload is NULL; NULL when it is not."),
         *POSITION,
     ),

@@ -22,7 +22,7 @@ PARSE_ERROR = f"""
     CASE WHEN body IS NULL OR {PAYLOAD} IS NOT NULL THEN NULL
          WHEN length(body) = 0 THEN 'the body is empty'
          WHEN {TEXT} IS NULL THEN 'the body is not UTF-8'
-         ELSE 'the body is not JSON, or nested too deep' END"""
+         ELSE 'the body is not JSON, is nested too deep, or has a member twice' END"""
 DERIVED = {
     "received_at": RECEIVED_AT,
     "received_date": f"to_date({RECEIVED_AT})",
