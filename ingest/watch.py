@@ -65,6 +65,7 @@ class LogWatch:
     async def prove(self) -> None:
         """Raises StreamUnavailable unless the server on the newest connection is fit; to be asked before an append is believed."""
         if not self.is_proven:
+            self.refuse_unproven()  # Whoever was on his way when it was found unfit need not look for himself.
             await self._look_again()
 
     async def _look_again(self) -> None:
