@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from infra.sections import LogSettings, Strict, TelemetrySettings
+from infra.setting_files import Files, FilesNow
 from infra.wrong_settings import did_you_mean, explain, one_line
 from schemas.errors import ConfigError
 from schemas.event import NAME_PATTERN, is_name
@@ -70,6 +70,8 @@ class Settings:
 
     home: Path
     file: SettingsFile
+    files: Files = field(default_factory=FilesNow, repr=False)
+    """Where the files that it refers to are read."""
 
     @property
     def log(self) -> LogSettings:
@@ -103,15 +105,15 @@ def settings_path(home: Path) -> Path:
     return Path(os.environ.get(SETTINGS_VARIABLE) or home / FILE_NAME).absolute()
 
 
-def load_settings(home: Path | None = None, *, path: Path | None = None) -> Settings:
+def load_settings(home: Path | None = None, *, path: Path | None = None, files: Files | None = None) -> Settings:
     """Reads the file of `home`, or that at `path`; raises ConfigError when there is none or it is not what we describe."""
-    home = (home or home_directory()).absolute()
-    return Settings(home=home, file=_read_file(path or settings_path(home)))
+    home, files = (home or home_directory()).absolute(), files or FilesNow()
+    return Settings(home=home, file=_read_file(path or settings_path(home), files=files), files=files)
 
 
-def _read_file(path: Path) -> SettingsFile:
+def _read_file(path: Path, *, files: Files) -> SettingsFile:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read(path).content.decode()
         content = yaml.safe_load(text)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist, so there is nothing to run: write one with `hooklake init`") from error
@@ -164,11 +166,11 @@ def check_name(name: object, *, at: str) -> None:
         raise ConfigError(f"{at}: the name {name!r} does not match {NAME_PATTERN}; names become parts of keys, paths and metrics")
 
 
-def read_secret(reference: str, *, home: Path, at: str, least_bytes: int = LEAST_SECRET_BYTES) -> bytes:
+def read_secret(reference: str, *, home: Path, files: Files, at: str, least_bytes: int = LEAST_SECRET_BYTES) -> bytes:
     """The bytes behind `file:...` or `env:...`; raises ConfigError and never shows a secret."""
     kind, _, name = reference.partition(":")
     if kind == "file" and name:
-        secret = _secret_file(home / name, at=at)
+        secret = _secret_file(home / name, files=files, at=at)
     elif kind == "env" and name:
         if name not in os.environ:
             raise ConfigError(f"{at}: the environment has no {name}, so there is no secret to sign or verify with")
@@ -181,15 +183,14 @@ def read_secret(reference: str, *, home: Path, at: str, least_bytes: int = LEAST
     return secret
 
 
-def _secret_file(path: Path, *, at: str) -> bytes:
+def _secret_file(path: Path, *, files: Files, at: str) -> bytes:
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        secret = path.read_bytes().strip()
+        found = files.read(path)
     except OSError as error:
         raise ConfigError(f"{at}: {path} cannot be read ({error.strerror}), so there is no secret to sign or verify with") from error
-    if mode & 0o077:
-        raise ConfigError(f"{at}: {path} has mode {mode:04o}, so others on this machine can read the secret; chmod 600 it")
-    return secret
+    if found.mode & 0o077:
+        raise ConfigError(f"{at}: {path} has mode {found.mode:04o}, so others on this machine can read the secret; chmod 600 it")
+    return found.content.strip()
 
 
 def environment_with(extra: Mapping[str, str]) -> dict[str, str]:

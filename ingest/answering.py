@@ -88,4 +88,5 @@ def _verify_token(given: SourceSettings, *, handshake: Handshake, settings: Sett
     """Without one the handshake is always refused: a source that was confirmed long ago needs none."""
     if handshake != "hub-challenge" or given.verify_token is None:
         return b""
-    return read_secret(given.verify_token, home=settings.home, at=f"{at}.verify_token", least_bytes=LEAST_TOKEN_BYTES)
+    at = f"{at}.verify_token"
+    return read_secret(given.verify_token, home=settings.home, files=settings.files, at=at, least_bytes=LEAST_TOKEN_BYTES)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
+from infra.setting_files import Files
 from schemas.errors import ConfigError, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ class BodySchemas:
     on_mismatch: Literal["refuse", "flag"]
 
     @classmethod
-    def read(cls, references: Mapping[str, str], *, on_mismatch: Literal["refuse", "flag"], home: Path, at: str) -> BodySchemas | None:
+    def read(
+        cls, references: Mapping[str, str], *, on_mismatch: Literal["refuse", "flag"], home: Path, files: Files, at: str
+    ) -> BodySchemas | None:
         """None where the source has no schemas; raises ConfigError."""
         if not references:
             return None
-        by_type = {name: _compiled(reference, home=home, at=f"{at}.{name}") for name, reference in references.items()}
+        by_type = {name: _compiled(reference, home=home, files=files, at=f"{at}.{name}") for name, reference in references.items()}
         return cls(by_type, on_mismatch)
 
     def flags_for(self, content: object, *, event_type: str) -> tuple[str, ...]:
@@ -64,7 +67,7 @@ class BodySchemas:
         return self.by_type.get(wanted)
 
 
-def _compiled(reference: str, *, home: Path, at: str) -> Validator:
+def _compiled(reference: str, *, home: Path, files: Files, at: str) -> Validator:
     # The library costs memory and time that a receiver without schemas need not spend.
     from jsonschema_rs import RegexOptions, ValidationError, validator_for
 
@@ -74,7 +77,7 @@ def _compiled(reference: str, *, home: Path, at: str) -> Validator:
     path = home / name
     try:
         # Without a `$schema` it is read as draft 2020-12.
-        return validator_for(orjson.loads(path.read_bytes()), pattern_options=RegexOptions(), offline=True, mask="the value")
+        return validator_for(orjson.loads(files.read(path).content), pattern_options=RegexOptions(), offline=True, mask="the value")
     except OSError as error:
         raise ConfigError(f"{at}: {path} cannot be read ({error.strerror}), so its events could not be checked") from error
     except ValidationError as error:

@@ -27,6 +27,7 @@ from infra.running.ops import OpsServer
 from infra.running.serving import serve
 from infra.running.sockets import inherited
 from infra.sections import QuarantineSettings
+from infra.setting_files import FilesKept
 from infra.settings import Settings, load_settings
 from infra.streams.stream import EventStream
 from infra.telemetry import Telemetry
@@ -54,10 +55,14 @@ cli = typer.Typer(add_completion=False)
 def child(
     fd: Annotated[int, typer.Option(min=0, help="Serve on this listening socket, inherited from the parent.")],
     ops_fd: Annotated[int, typer.Option(min=0, help="Serve metrics and health on this inherited socket.")],
+    settings_fd: Annotated[
+        int, typer.Option(min=0, help="Settings, secrets and schemas as the parent found them fit: this inherited file.")
+    ],
     name: Annotated[str, typer.Option(help="What the parent calls this receiver.")] = "receiver",
 ) -> None:
     """Runs one receiver; `hooklake ingest` starts it, and starts the next one when it dies."""
-    settings = load_settings()
+    # Nothing is read from the disk: whatever happened to the files since, the parent found these fit.
+    settings = load_settings(files=FilesKept.take(settings_fd))
     ingest = settings.section("ingest", IngestSettings)
     sources = Sources.from_settings(settings)
     telemetry = Telemetry.start("ingest", settings.telemetry, home=settings.home)

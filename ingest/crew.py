@@ -18,7 +18,8 @@ from infra.running.serving_limits import LEAVE
 from infra.running.sockets import listen
 from infra.running.succession import relieved
 from infra.running.supervisor import Supervisor
-from infra.settings import SETTINGS_VARIABLE, Settings, environment_with, load_settings, settings_path
+from infra.setting_files import FilesOnce
+from infra.settings import FILE_NAME, Settings, environment_with, load_settings
 from infra.streams.probe import refuse_unfit_log
 from ingest.settings import IngestSettings
 from ingest.sources import Sources
@@ -33,53 +34,27 @@ PARENTS_OWN = ("host", "port", "ops_port")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Settings that were found fit, kept as they were: a receiver that dies while somebody edits the file comes back as it was."""
+    """Settings that were found fit, kept as they were with the secrets and schemas that they refer to: a receiver that dies while
+    somebody edits one of these files comes back as it was."""
 
     settings: Settings
     ingest: IngestSettings
     sources: int
     descriptor: int
-    """A nameless file that holds them; children read it through /proc."""
-
-    @property
-    def path(self) -> str:
-        return f"/proc/self/fd/{self.descriptor}"
-
-
-def find_settings(home: Path, *, path: Path | None = None) -> Found:
-    """The settings as they are now, with every secret looked at; raises ConfigError."""
-    path = path or settings_path(home)
-    descriptor = os.memfd_create("hooklake.yaml")
-    try:
-        with path.open("rb") as file, os.fdopen(os.dup(descriptor), "wb") as kept:
-            kept.write(file.read())
-        return _checked(load_settings(home, path=Path(f"/proc/self/fd/{descriptor}")), descriptor=descriptor)
-    except OSError as error:
-        os.close(descriptor)
-        # The sentence about a file that is not there, or may not be read, is that of the settings.
-        load_settings(home, path=path)
-        raise ConfigError(f"{path} cannot be read ({error.strerror}), so no setting of it counts") from error
-    except ConfigError:
-        os.close(descriptor)
-        raise
+    """A nameless file in memory that holds them for the children."""
 
 
 def find_fit(home: Path) -> Found:
-    """The same, of settings whose log keeps what it is given, as far as can be seen; one that is down may be fit."""
-    found = find_settings(home)
-    try:
-        refuse_unfit_log(found.settings.log, home=home)
-    except ConfigError:
-        os.close(found.descriptor)
-        raise
-    return found
-
-
-def _checked(settings: Settings, *, descriptor: int) -> Found:
-    _ = settings.log, settings.telemetry
+    """The settings as they are now, with every secret looked at, and a log that keeps what it is given, as far as can be seen; one
+    that is down may be fit. Raises ConfigError."""
+    files = FilesOnce()
+    settings = load_settings(home, files=files)
+    ingest = settings.section("ingest", IngestSettings)
+    _ = settings.telemetry
     sources = Sources.from_settings(settings)
     windows_of(settings)
-    return Found(settings, settings.section("ingest", IngestSettings), len(sources.by_route), descriptor)
+    refuse_unfit_log(settings.log, home=home)
+    return Found(settings, ingest, len(sources.by_route), files.keep(FILE_NAME))
 
 
 class Crew:
@@ -123,10 +98,14 @@ class Crew:
     def _child(self, name: str, *, found: Found) -> Child:
         fd, ops_fd, port = self._listener.fileno(), self._ops_of(name).fileno(), self.port_of(name)
         limits = found.ingest.serving_limits()
+        command = [
+            sys.executable, "-m", self._child_module, "--name", name,
+            "--fd", str(fd), "--ops-fd", str(ops_fd), "--settings-fd", str(found.descriptor),
+        ]  # fmt: skip
         return Child(
             name=name,
-            command=[sys.executable, "-m", self._child_module, "--fd", str(fd), "--ops-fd", str(ops_fd), "--name", name],
-            environment=environment_with({"HOOKLAKE_HOME": str(found.settings.home), SETTINGS_VARIABLE: found.path, "PYTHONSAFEPATH": "1"}),
+            command=command,
+            environment=environment_with({"HOOKLAKE_HOME": str(found.settings.home), "PYTHONSAFEPATH": "1"}),
             is_ready=lambda: answers_ok(port),
             is_alive=lambda: answers_ok(port, path="/healthz"),
             hung_after_s=HUNG_AFTER_S,

@@ -92,6 +92,7 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
     at = f"tenants.{tenant}.sources.{name}"
     scheme = scheme_of(given, name=name, at=at)
     _refuse_everybodys_topics(given, scheme=scheme, at=at)
+    schemas = BodySchemas.read(given.schemas, on_mismatch=given.on_mismatch, home=settings.home, files=settings.files, at=f"{at}.schemas")
     return Source(
         tenant=tenant,
         name=name,
@@ -101,7 +102,7 @@ def _build(given: SourceSettings, *, tenant: str, name: str, ingest: IngestSetti
         priority=given.priority,
         encodings=given.encodings,
         splits=scheme.is_batch and given.split is not False,
-        schemas=BodySchemas.read(given.schemas, on_mismatch=given.on_mismatch, home=settings.home, at=f"{at}.schemas"),
+        schemas=schemas,
         answering=Answering.of(given, scheme=scheme, settings=settings, at=at),
         public_url=_public_url(given, scheme=scheme, at=at),
     )
@@ -193,7 +194,7 @@ def _secrets(given: SourceSettings, *, scheme: Scheme, settings: Settings, at: s
 
 
 def _key(reference: str, *, scheme: Scheme, settings: Settings, at: str) -> Key:
-    secret = read_secret(reference, home=settings.home, at=at, least_bytes=scheme.least_secret_bytes)
+    secret = read_secret(reference, home=settings.home, files=settings.files, at=at, least_bytes=scheme.least_secret_bytes)
     # Eight is far below what any random secret has, and above `****************` and its like.
     if len(set(secret)) < min(8, scheme.least_secret_bytes):
         raise ConfigError(f"{at}: the secret repeats a few characters, as a placeholder does; such a secret can be guessed")

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from infra.clock import Clock
+from infra.setting_files import FilesNow
 from infra.settings import read_secret
 from processors.delivery import Delivery
 from processors.envelope import headers_of, is_header_value, signing_key
@@ -156,7 +157,11 @@ async def forwarding(
 ) -> AsyncIterator[ProcessorSpec]:
     """The processor that forwards, with its connections open meanwhile; raises ConfigError for a secret that cannot be used."""
     headers = {name: _header_value(value, home=home, at=f"{at}.headers.{name}") for name, value in settings.headers.items()}
-    key = signing_key(read_secret(settings.secret, home=home, at=f"{at}.secret"), at=f"{at}.secret") if settings.secret else None
+    key = (
+        signing_key(read_secret(settings.secret, home=home, files=FilesNow(), at=f"{at}.secret"), at=f"{at}.secret")
+        if settings.secret
+        else None
+    )
     async with httpcore.AsyncConnectionPool(
         ssl_context=tls or httpcore.default_ssl_context(),
         max_connections=connections,
@@ -168,7 +173,7 @@ async def forwarding(
 
 def _header_value(value: str, *, home: Path, at: str) -> str:
     if value.startswith(("file:", "env:")):
-        value = read_secret(value, home=home, at=at, least_bytes=1).decode("latin-1")
+        value = read_secret(value, home=home, files=FilesNow(), at=at, least_bytes=1).decode("latin-1")
     if not is_header_value(value):
         raise ConfigError(f"{at} is empty or has characters that no header can carry; write visible ASCII")
     return value

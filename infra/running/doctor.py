@@ -110,7 +110,7 @@ def examine_secrets(settings: Settings) -> Iterator[Finding]:
         references = section.get("secrets") if isinstance(section, dict) else None
         try:
             for number, reference in enumerate(references or ()):
-                read_secret(str(reference), home=settings.home, at=f"{route}.secrets.{number}")
+                read_secret(str(reference), home=settings.home, files=settings.files, at=f"{route}.secrets.{number}")
         except ConfigError as error:
             yield Finding("secrets", "fail", str(error), "write the secret that the sender uses, or take the source out")
         else:

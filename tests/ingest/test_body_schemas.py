@@ -7,6 +7,7 @@ from typing import Any, Literal
 import orjson
 import pytest
 
+from infra.setting_files import FilesNow
 from ingest.body_schemas import BodySchemas
 from schemas.errors import ConfigError, SchemaMismatch
 
@@ -17,13 +18,13 @@ def schemas(home: Path, *, on_mismatch: Literal["refuse", "flag"] = "flag", **by
     for number, schema in enumerate(by_type.values()):
         (home / f"{number}.json").write_bytes(schema if isinstance(schema, bytes) else orjson.dumps(schema))
     references = {name.replace("_", "."): f"file:{number}.json" for number, name in enumerate(by_type)}
-    read = BodySchemas.read(references, on_mismatch=on_mismatch, home=home, at="tenants.demo.sources.github.schemas")
+    read = BodySchemas.read(references, on_mismatch=on_mismatch, home=home, files=FilesNow(), at="tenants.demo.sources.github.schemas")
     assert read is not None
     return read
 
 
 def test_a_source_without_schemas_checks_nothing(tmp_path: Path) -> None:
-    assert BodySchemas.read({}, on_mismatch="refuse", home=tmp_path, at="here") is None
+    assert BodySchemas.read({}, on_mismatch="refuse", home=tmp_path, files=FilesNow(), at="here") is None
 
 
 def test_what_fits_and_what_has_no_schema_passes(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_mismatch_is_flagged_or_refused_with_its_place_and_without_the_value(t
 def test_the_most_specific_schema_counts(tmp_path: Path) -> None:
     checked = BodySchemas.read(
         {"*": "file:no.json", "github.*": "file:no.json", "github.issues.*": "file:yes.json", "github.issues.closed": "file:no.json"},
-        on_mismatch="flag", home=_files(tmp_path, {"yes.json": b"true", "no.json": b"false"}), at="here",
+        on_mismatch="flag", home=_files(tmp_path, {"yes.json": b"true", "no.json": b"false"}), files=FilesNow(), at="here",
     )  # fmt: skip
     assert checked is not None
 
@@ -83,12 +84,12 @@ def test_a_schema_that_cannot_be_used_stops_the_start(tmp_path: Path, schema: by
 @pytest.mark.parametrize("reference", ["push.json", "env:PUSH", "http://127.0.0.1/push.json", "file:", ""])
 def test_a_schema_is_a_file(tmp_path: Path, reference: str) -> None:
     with pytest.raises(ConfigError, match="a schema is named by its file"):
-        BodySchemas.read({"github.push": reference}, on_mismatch="flag", home=tmp_path, at="here")
+        BodySchemas.read({"github.push": reference}, on_mismatch="flag", home=tmp_path, files=FilesNow(), at="here")
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"here\.github\.push: .*push\.json cannot be read"):
-        BodySchemas.read({"github.push": "file:push.json"}, on_mismatch="flag", home=tmp_path, at="here")
+        BodySchemas.read({"github.push": "file:push.json"}, on_mismatch="flag", home=tmp_path, files=FilesNow(), at="here")
 
 
 HOSTILE = {
