@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from ingest.public_spellings import is_public_key
 from ingest.scheme import Encoding, Scheme
 from schemas.errors import ConfigError
 
@@ -153,7 +154,7 @@ def _written(value: bytes, encoding: Encoding) -> bytes:
 
 def _decoded(scheme: Scheme, *, secret: bytes, at: str) -> bytes:
     text = secret.decode("latin-1")
-    if text.startswith(("whpk_", "-----BEGIN")):
+    if is_public_key(text):
         raise ConfigError(f"{at} is a public key, and scheme {scheme.name} shares a secret: everybody could sign with it")
     if scheme.secret_form == "text":
         return secret

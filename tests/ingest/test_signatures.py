@@ -168,13 +168,6 @@ def test_every_secret_is_asked_also_after_one_has_matched() -> None:
     assert (proof.key_id, [one.times for one in keys]) == (keys[0].key_id, [1, 1, 1])
 
 
-@pytest.mark.parametrize("scheme", [STANDARD_WEBHOOKS, STRIPE, GITHUB], ids=lambda scheme: scheme.name)
-@pytest.mark.parametrize("public", ["whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", "-----BEGIN PUBLIC KEY-----\nMFkw"])
-def test_a_public_key_is_no_shared_secret(scheme: Scheme, public: str) -> None:
-    with pytest.raises(ConfigError, match="everybody could sign with it"):
-        prepare(scheme, secret=public.encode(), at="secrets[0]")
-
-
 def test_a_hmac_keyed_with_the_public_key_is_a_bad_signature() -> None:
     """The classic confusion of algorithms: whoever knows the public key would sign as if it were a shared secret."""
     (vector,) = vectors_of(FOLDER / "standard-webhooks-v1a.json")
