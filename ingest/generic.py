@@ -59,6 +59,11 @@ def _refuse_holes(scheme: Scheme, *, at: str) -> None:
         raise ConfigError(f"{at}.delivery_id_header is missing: `signed` has {{id}}, and no header is said to carry it")
     if scheme.algorithm == "token" and scheme.signed is not BODY_ONLY:
         raise ConfigError(f"{at}.signed has no effect with `algorithm: token`, which signs nothing")
+    if scheme.algorithm == "token" and isinstance(scheme.signature, Header) and scheme.signature.name in scheme.kept_headers:
+        raise ConfigError(
+            f"{at}.header={scheme.signature.name} shows the secret itself, and that header would be stored with every event: the sender "
+            "has to show it in one that is neither `delivery_id_header` nor `event_type_header`, nor stored anyway"
+        )
 
 
 def _headers(name: str | None) -> tuple[Header, ...]:

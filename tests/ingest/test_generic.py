@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.settings import LogSettings
 from ingest.headers import Headers
 from ingest.keys import prepare
 from ingest.request import Request
@@ -14,8 +18,12 @@ from ingest.settings import SourceSettings
 from ingest.signatures import sign, verify
 from ingest.sources import scheme_of
 from schemas.errors import ConfigError
+from schemas.event import StreamEvent
+from tests.ingest.receivers import Answer, post, start_receiver, write_home
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+TOKEN = {"header": "X-Token", "algorithm": "token"}
+BASIC = {"header": "Authorization", "prefix": "Basic ", "algorithm": "token", "encoding": "base64"}
 STAMPED = {"header": "X-Signature", "signed": "{timestamp}.{body}", "timestamp_header": "X-Time"}
 
 
@@ -57,6 +65,49 @@ def test_a_token_may_stand_behind_a_word_and_a_space() -> None:
     assert verify(scheme, request=arrived, secrets=[key], now=NOW).signature_headers == {}
 
 
+def test_a_user_and_a_password_are_shown_as_basic_authentication_says() -> None:
+    """By the example of RFC 7617."""
+    scheme = scheme_of(settings(**BASIC), name="billing", at="billing")
+
+    signed = sign(
+        scheme, request=Request(Headers([]), b"body"), secret=prepare(scheme, secret=b"Aladdin:open sesame", at="secret"), now=NOW
+    )
+
+    assert signed.headers == {"authorization": "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="}
+
+
+def test_a_request_with_basic_authentication_is_taken_and_what_it_shows_is_not_stored(
+    home: Path, receiver_log: LogSettings, stored: Callable[[], dict[str, StreamEvent]]
+) -> None:
+    source = {"scheme": "generic", "secrets": ["file:secrets/login"], **BASIC}
+    write_home(home, log=receiver_log, tenants={"demo": {"sources": {"forms": source}}})
+    login = home / "secrets" / "login"
+    login.touch(mode=0o600)
+    login.write_text("Aladdin:open sesame\n")
+    running = start_receiver(home)
+
+    def answer(user_and_password: str) -> Answer:
+        shown = "Basic " + base64.b64encode(user_and_password.encode()).decode()
+        return post(running.port, body=b"a=1", headers={"authorization": shown}, path="/hooks/demo/forms")
+
+    try:
+        right, *wrong = [answer(tried) for tried in ("Aladdin:open sesame", "Aladdin:open sesame!", "aladdin:open sesame", "Aladdin:", "")]
+    finally:
+        running.stop()
+
+    assert (right.status, [one.status for one in wrong]) == (202, [401] * 4)
+    event = stored()[right.json["event_id"]]
+    assert (event.payload, event.event_type) == (b"a=1", "forms.received")
+    assert [shown for shown in ("QWxhZGRpbjpv", "Aladdin", "authorization") if shown in repr(event)] == []
+
+
+def test_a_token_source_may_name_deliveries_and_types_by_other_headers() -> None:
+    scheme = scheme_of(settings(**TOKEN, delivery_id_header="X-Id", event_type_header="X-Type"), name="billing", at="billing")
+
+    assert scheme.kept_headers >= {"x-id", "x-type"}
+    assert "x-token" not in scheme.kept_headers
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -68,6 +119,9 @@ def test_a_token_may_stand_behind_a_word_and_a_space() -> None:
         ({**STAMPED, "signed": "{id}.{timestamp}.{body}"}, "delivery_id_header is missing"),
         ({**STAMPED, "algorithm": "token"}, "no effect with `algorithm: token`"),
         ({"header": "X", "tolerance_ms": 1000}, "tolerance_ms has no effect.*signs no time"),
+        ({**TOKEN, "delivery_id_header": "x-token"}, r"header=x-token shows the secret itself.*stored with every event"),
+        ({**TOKEN, "event_type_header": "X-TOKEN"}, r"header=x-token shows the secret itself.*stored with every event"),
+        ({**TOKEN, "header": "User-Agent"}, r"header=user-agent shows the secret itself.*stored with every event"),
     ],
 )
 def test_a_hole_in_a_description_is_named(given: dict[str, Any], said: str) -> None:
