@@ -60,7 +60,7 @@ def in_time(receive: Receive, *, timeout_ms: int, pulse: Pulse) -> Receive:
 
 
 async def read_body(receive: Receive, *, max_bytes: int, held: Held) -> bytes:
-    """The whole body; raises BodyTooLarge, Overloaded, or MalformedRequest when the sender went away in the middle."""
+    """The whole body, with which its request is in work; raises BodyTooLarge, Overloaded, or MalformedRequest of who went away before."""
     chunks: list[bytes] = []
     total = 0
     while True:
@@ -71,9 +71,13 @@ async def read_body(receive: Receive, *, max_bytes: int, held: Held) -> bytes:
         total += len(chunk)
         if total > max_bytes:
             raise _too_large(max_bytes)
+        is_last = not message.get("more_body", False)
+        if is_last:
+            # Before it grows: one that comes at once, if only behind its head, never holds anything that others on their way would miss.
+            held.arrived()
         held.grow(len(chunk))
         chunks.append(chunk)
-        if not message.get("more_body", False):
+        if is_last:
             return b"".join(chunks)
 
 

@@ -74,7 +74,7 @@ class Receiver:
     async def receive(self, post: Post) -> Answer:
         """With the receipt of an event, or what a question is answered. Raises Refused for the sender's mistakes and Unavailable for
         ours."""
-        with self.in_flight.request() as held:
+        with self.in_flight.request(arriving_from=None if post.has_whole_body else post.remote_address) as held:
             refuse_large_head(post.raw_headers, max_headers=self.settings.max_headers, max_bytes=self.settings.max_header_bytes)
             headers = Headers(post.raw_headers)
             source = self.sources.find(post.tenant, source=post.source)
@@ -95,7 +95,6 @@ class Receiver:
         timeout_ms, is_here = self.settings.body_timeout_ms, post.has_whole_body
         receive = post.receive if is_here else in_time(post.receive, timeout_ms=timeout_ms, pulse=post.pulse)
         body = await read_body(receive, max_bytes=source.max_body_bytes, held=held)
-        held.arrived()
         request = Request(headers, body, query=post.query, public_url=source.public_url)
         now = self.clock.now()
         try:

@@ -49,7 +49,9 @@ class IngestSettings(Strict):
     )
     max_in_flight: int = Field(1000, ge=1, description="The most requests in work at one time, their bodies being here; above it: 503.")
     max_in_flight_bytes: int = Field(
-        256 * 1024 * 1024, ge=1, description="The most bytes of bodies in work at one time; above it the answer is 503."
+        256 * 1024 * 1024,
+        ge=1,
+        description="The most bytes of bodies; half of them for those that still arrive, a quarter for those of one address. Above: 503.",
     )
     spool: bool = Field(True, description="Whether events that the log cannot take are kept on disk here, instead of being refused.")
     spool_max_bytes: int = Field(
