@@ -3,11 +3,13 @@
 The first append that is refused or in doubt is the last one that is waited for: from then on events go to the spool at once, until
 whoever empties it (`drain.py`) finds that the log takes them. Events of a shard that has some in the spool follow them there, so that
 they do not overtake each other. Where it has but few they wait a moment for those to be on the log: senders that never pause would
-have something in the spool for ever. What neither can keep is a 503.
+have something in the spool for ever. Where it has many, and the log takes them for some time already, order is given up: what comes
+would be written twice, faster than it can be, and never get past the disk. What neither can keep is a 503.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 
 from infra.acknowledged import Life
@@ -21,6 +23,8 @@ from schemas.receipt import Receipt
 
 LET_PASS_WITHIN_S = 0.5
 """How long the last events of a shard in the spool are waited for; it takes a tenth of that, if the log takes them."""
+IN_ORDER_FOR_S = 5.0
+"""How long the events of a shard go behind those in the spool after the log has begun to take these."""
 
 
 class Keeper:
@@ -35,6 +39,8 @@ class Keeper:
         """Shards that the log did not take events of when it was last asked to, and what it said."""
         self._overdue: set[int] = set()
         """Shards whose last events in the spool were waited for in vain; nobody else waits until one of them is on the log."""
+        self._up_since: dict[int, float] = {}
+        """Shards of which the log takes what is in the spool, and since when."""
 
     @property
     def is_ready(self) -> bool:
@@ -48,7 +54,7 @@ class Keeper:
         if self._down or not self._spool.is_empty:
             shard = self._stream.shard_of(events[0])
             await self._let_few_pass(shard, spool=self._spool)
-            if shard in self._down or self._spool.has(shard):
+            if shard in self._down or (self._spool.has(shard) and not self._may_overtake(shard)):
                 return await self._behind_others(events, shard=shard, spool=self._spool)
         return await self._appended(events, appending=self._appender.append(events), spool=self._spool)
 
@@ -97,6 +103,10 @@ class Keeper:
         if is_near and not await spool.passed(shard, within_s=LET_PASS_WITHIN_S):
             self._overdue.add(shard)
 
+    def _may_overtake(self, shard: int) -> bool:
+        since = self._up_since.get(shard)
+        return since is not None and asyncio.get_running_loop().time() - since > IN_ORDER_FOR_S
+
     async def _behind_others(self, events: Sequence[StreamEvent], *, shard: int, spool: Spool) -> list[Receipt]:
         try:
             return await self._in_the_spool(events, spool=spool)
@@ -117,9 +127,12 @@ class Keeper:
         if not self._down:
             self._telemetry.log.warning("the log takes no events; spooling them", reason=why)
         self._down.update(dict.fromkeys(self._stream.fate_of(shard), why))
+        for other in self._stream.fate_of(shard):
+            self._up_since.pop(other, None)
 
     def note_up(self, shard: int) -> None:
-        """The log has taken an event of this shard."""
+        """The log has taken an event of this shard from the spool."""
+        self._up_since.setdefault(shard, asyncio.get_running_loop().time())
         self._overdue.discard(shard)
         if shard in self._down:
             for other in self._stream.fate_of(shard):
@@ -131,6 +144,7 @@ class Keeper:
         """Nothing is in the spool, so the next event has to find out whether the log takes it."""
         self._down.clear()
         self._overdue.clear()
+        self._up_since.clear()
 
 
 def spooled_receipt(event: StreamEvent) -> Receipt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -106,6 +107,26 @@ async def test_senders_that_never_pause_get_past_a_spool_that_is_emptied(bench: 
         await sending
 
     assert sum(state.events for state in read_spools(home)) == 0
+
+
+@pytest.mark.parametrize("in_order_for_s", [0.5, math.inf])
+async def test_senders_that_never_pause_need_not_wait_until_a_large_spool_is_emptied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, in_order_for_s: float
+) -> None:
+    monkeypatch.setattr("ingest.keeping.IN_ORDER_FOR_S", in_order_for_s)
+    monkeypatch.setattr("ingest.drain.BATCH_RECORDS", 1)  # It is emptied hardly faster than it is filled.
+    await asyncio.gather(*(bench.spool_some(100) for _ in range(50)))
+    senders = Senders(bench.keeper)
+
+    async with bench.drain.running():
+        sending = asyncio.create_task(senders.run())
+        async with asyncio.timeout(DEADLINE_S):
+            while senders.on_log == 0 and senders.spooled < 10_000 and not bench.spool.is_empty:  # noqa: ASYNC110 - nobody sets an event
+                await asyncio.sleep(0.01)
+        senders.is_enough, found = True, (senders.on_log > 0, bench.spool.is_empty)
+        await sending
+
+    assert found == (in_order_for_s < math.inf, False)
 
 
 async def test_senders_that_never_pause_get_past_what_a_receiver_before_them_left(

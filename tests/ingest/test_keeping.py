@@ -108,6 +108,27 @@ async def test_the_last_events_of_a_shard_in_the_spool_are_waited_for_and_not_in
     assert not await waiting
 
 
+async def test_what_comes_long_after_the_log_is_back_overtakes_what_is_still_in_the_spool(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [an_event(key="k") for _ in range(3)]
+    shard = bench.stream.shard_of(events[0])
+    monkeypatch.setattr("ingest.keeping.LET_PASS_WITHIN_S", 0.01)
+    monkeypatch.setattr("ingest.keeping.IN_ORDER_FOR_S", 0.2)
+    await bench.spool.keep([an_event(key="k")], shard=shard)
+    bench.keeper.note_up(shard)
+    assert await bench.is_spooled(events[0])
+
+    await asyncio.sleep(0.3)  # The time itself is what is tried.
+    assert not await bench.is_spooled(events[1])
+
+    bench.refuse(shard)
+    assert await bench.is_spooled(an_event(key="k"))
+    bench.refuse()
+    bench.keeper.note_up(shard)
+    assert await bench.is_spooled(events[2])
+
+
 async def test_a_node_of_a_cluster_that_is_down_holds_up_its_own_shards_only(bench: Bench, log: LogSettings) -> None:
     first, second, *_ = events_of_all_shards(log, count=log.shards)
     bench.refuse(bench.stream.shard_of(first))
