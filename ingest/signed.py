@@ -92,7 +92,7 @@ def _notification(request: Request) -> bytes:
         raise BadSignature(f"the Type of the message is none of {', '.join(TYPES)}")
     found = {name: member_of(content, name) for name in names}
     lines = [f"{name}\n{value}\n" for name, value in found.items() if isinstance(value, str)]
-    if [name for name in names if not isinstance(found[name], str) and name != "Subject"]:
+    if [name for name in names if not isinstance(found[name], str) and (name, found[name]) != ("Subject", None)]:
         raise BadSignature("the body has not the members that are signed")
     if _repeats_a_member(request.body):
         raise BadSignature("a member of the body stands there twice")

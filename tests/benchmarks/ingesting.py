@@ -48,6 +48,8 @@ class Received:
     """Processor time of its processes."""
     server_s: float
     """The same of the log's server."""
+    busy_s: float
+    """How long that was at work, or waited for its disk, and not for something to do."""
 
     @classmethod
     def sum_of(cls, turns: Sequence[Received]) -> Received:
@@ -65,6 +67,10 @@ class Received:
     def server_us(self) -> float:
         return self.server_s / self.requests * 1e6
 
+    @property
+    def busy_percent(self) -> float:
+        return self.busy_s / self.seconds * 100
+
 
 @dataclass(slots=True)
 class Contest:
@@ -78,14 +84,16 @@ class Contest:
     answered: int = 0
 
     def load(self, run: str, *, seconds: float) -> Received:
-        before = self._processor_seconds()
+        before = self._spent_s()
         found = load(self.port, seconds=seconds, secret=SECRET.encode(), run=run, folder=self.folder)
-        after = self._processor_seconds()
+        spent = [after - was for after, was in zip(self._spent_s(), before, strict=True)]
         self.answered += found.requests
-        return Received(found.requests, found.duration_us / 1e6, after[0] - before[0], after[1] - before[1])
+        return Received(found.requests, found.duration_us / 1e6, *spent)
 
-    def _processor_seconds(self) -> tuple[float, float]:
-        return processor_seconds(self.process.pid), processor_seconds(self.server.pid)
+    def _spent_s(self) -> tuple[float, float, float]:
+        with a_client(self.server, self.folder) as log:
+            busy_us: int = log.info("stats")["eventloop_duration_sum"]
+        return processor_seconds(self.process.pid), processor_seconds(self.server.pid), busy_us / 1e6
 
     def check(self) -> None:
         """Raises CannotMeasure where an answer stands for nothing."""
@@ -210,6 +218,7 @@ def rows_of(found: Mapping[str, Sequence[Received]], *, long: Sequence[tuple[Rec
         Row("ingest/receiver-time", "µs/request", receiver_us["hooklake"], receiver_us["starlette"]),
         Row("ingest/hashing-time", "µs/request", Figure(tuple(hashing_us)), receiver_us["hooklake"]),
         Row("ingest/server-time", "µs/request", server_us["hooklake"], server_us["least-durable"]),
+        Row("ingest/server-busy", "%", Figure(tuple(one.busy_percent for one in found["hooklake"]))),
         Row("ingest/memory", "MB", Figure(tuple(resident_mb for _, resident_mb in long)), None, Goal(150, "at most")),
     ]
 

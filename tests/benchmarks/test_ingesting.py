@@ -30,7 +30,7 @@ RATES = {
 def received(rate: float, *, server_us: int = 1) -> Received:
     """Whose receiver takes as many µs of a request as it answers requests a second."""
     requests = int(rate) * 10
-    return Received(requests, 10.0, receiver_s=requests * rate / 1e6, server_s=requests * server_us / 1e6)
+    return Received(requests, 10.0, receiver_s=requests * rate / 1e6, server_s=requests * server_us / 1e6, busy_s=rate / 1_000)
 
 
 def all_rows() -> list[Row]:
@@ -67,6 +67,7 @@ def test_goals_are_judged_against_the_right_anchor() -> None:
     assert rows["ingest/server-time"].ratio == pytest.approx(len("hooklake") / len("least-durable"))
     assert (rows["ingest/growing"].ratio, rows["ingest/memory"].ours.median) == (0.75, 100.0)
     assert rows["ingest/hashing-time"].ratio == 0.25
+    assert rows["ingest/server-busy"].ours.median == 60.0
     assert rows["ingest/latency-p99.9"].ours.median == 30.0
 
 
@@ -78,8 +79,8 @@ def test_the_body_has_its_size_and_its_signature_is_the_secret_s() -> None:
 
 
 def test_turns_of_a_contender_are_added_up() -> None:
-    slow, fast = Received(1_000, 2.0, receiver_s=0.5, server_s=0.25), Received(3_000, 2.0, receiver_s=0.5, server_s=0.75)
+    slow, fast = Received(1_000, 2.0, receiver_s=0.5, server_s=0.25, busy_s=1.0), Received(3_000, 2.0, 0.5, server_s=0.75, busy_s=2.0)
 
     both = Received.sum_of([slow, fast])
 
-    assert (both.per_second, both.receiver_us, both.server_us) == (1_000.0, 250.0, 250.0)
+    assert (both.per_second, both.receiver_us, both.server_us, both.busy_percent) == (1_000.0, 250.0, 250.0, 75.0)

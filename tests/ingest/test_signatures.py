@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -223,6 +224,19 @@ def test_of_a_member_that_stands_there_twice_nobody_can_tell_which_was_signed(na
     for repeated in (f'{{"{member}": {first}, ', f'{{"\\u00{ord(member[0]):02x}{member[1:]}": {first}, '):
         with pytest.raises(BadSignature):
             verify(scheme, request=request(body=repeated.encode() + signed[1:]), secrets=[mine], now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_believed"), [("null", True), ('"evil"', False), ("7", False), ("[]", False), ('{"a": "b"}', False)]
+)
+def test_a_subject_where_none_was_signed_is_believed_only_if_it_says_nothing(subject: str, is_believed: bool) -> None:
+    scheme, content = SCHEMES["aws-sns"], {name: value for name, value in notification(1).items() if name != "Subject"}
+    mine = a_signing_key(scheme)
+    signed = sign(scheme, request=request(body=json.dumps(content).encode()), secret=mine, now=NOW).body
+    asked = request(body=b'{"Subject": %b, %b' % (subject.encode(), signed[1:]))
+
+    with nullcontext() if is_believed else pytest.raises(BadSignature):
+        verify(scheme, request=asked, secrets=[mine], now=NOW)
 
 
 def test_what_stands_twice_within_a_member_that_is_not_signed_is_let_be() -> None:

@@ -29,10 +29,11 @@ def other_letters(rng: Random, target: Target) -> Attack:
 
 
 def repeated_member(rng: Random, target: Target) -> Attack:
-    """Of a target that signs members: another value stands before the signed one, for readers that take the first."""
-    post = target.signed(number=rng.randrange(10**6))
-    first = json.dumps(rng.choice((*NASTY_TEXTS, None, 7, [], {})))
-    body = b'{"%b": %b, %b' % (rng.choice(NOTIFIED).encode(), first.encode(), post.body[1:])
+    """Of a target that signs members: another value stands before the signed one, for readers that take the first, or where none is."""
+    post, name = target.signed(number=rng.randrange(10**6)), rng.choice(NOTIFIED)
+    # The subject may be missing, and null says the same.
+    first = json.dumps(rng.choice((*NASTY_TEXTS, 7, [], {}, *([None] if name in json.loads(post.body) else []))))
+    body = b'{"%b": %b, %b' % (name.encode(), first.encode(), post.body[1:])
     return Attack("repeated member", wire(SignedPost(post.path, post.headers, body)))
 
 
