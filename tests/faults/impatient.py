@@ -97,6 +97,7 @@ class Impatient:
         line = await self._fresh(line)
         if line is None:
             return None
+        begun = time.monotonic()  # As in `_connect`: for the receiver it may be idle long before a sender that stands still is answered.
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 line.writer.write(self.request(f"delivery-{self.seed}-{next(self._numbers)}"))
@@ -113,4 +114,4 @@ class Impatient:
         if b"connection: close" in head.lower():
             line.writer.close()
             return None
-        return line._replace(idle_since=time.monotonic())
+        return line._replace(idle_since=begun)
