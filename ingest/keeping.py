@@ -3,8 +3,8 @@
 The first append that is refused or in doubt is the last one that is waited for: from then on events go to the spool at once, until
 whoever empties it (`drain.py`) finds that the log takes them. Events of a shard that has some in the spool follow them there, so that
 they do not overtake each other. Where it has but few they wait a moment for those to be on the log: senders that never pause would
-have something in the spool for ever. Where it has many, and the log takes them for some time already, order is given up: what comes
-would be written twice, faster than it can be, and never get past the disk. What neither can keep is a 503.
+have something in the spool for ever. Where it has many, and the log takes them for some time already, order is given up: as long as
+whatever comes is written to the disk first and to the log afterwards, there may be no end to it. What neither can keep is a 503.
 """
 
 from __future__ import annotations
